@@ -1,0 +1,2 @@
+//! The `terret` binary.
+fn main() {}

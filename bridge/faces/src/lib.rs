@@ -1,0 +1,1 @@
+//! Faces: each maps one protocol to engine commands and projections, and nothing else.

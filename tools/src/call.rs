@@ -1,0 +1,214 @@
+//! One call on its way through the pipeline, and the seams it meets there.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use serde_json::Value;
+use tokio_util::sync::CancellationToken;
+
+use crate::definition::{Definition, Kind};
+use crate::world::World;
+
+/// The text between a result and its closing remarks (`Terret seed §4`).
+pub const LEDGER_SEPARATOR: &str = "--- terret ---";
+
+/// A call as the model made it. Ids are unique within a session.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Call {
+    pub id: String,
+    pub name: String,
+    /// `Err` carries what was wrong with the arguments' JSON, for the model.
+    pub args: Result<Value, String>,
+}
+
+/// What a tool gives back.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Output {
+    pub text: String,
+    pub images: Vec<ImageBytes>,
+    /// The ledger: closing lines that say what produced the text and what is missing.
+    pub remarks: Vec<String>,
+}
+
+/// An image by value.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ImageBytes {
+    pub mime_type: String,
+    pub bytes: Vec<u8>,
+}
+
+/// A tool's refusal or failure: text for the model, and the turn goes on.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct Failure(pub String);
+
+/// A failure of ours that ends the turn: the log cannot be written, say.
+#[derive(Debug, Clone, thiserror::Error)]
+#[error("{0}")]
+pub struct Fault(pub String);
+
+/// The one terminal result of a call.
+#[derive(Debug, Clone, PartialEq)]
+pub struct CallResult {
+    pub content: Result<Output, String>,
+}
+
+/// A place a call works on, for the editor to follow.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Location {
+    pub path: PathBuf,
+    /// Counts from 1.
+    pub line: Option<u32>,
+}
+
+/// Both sides of a file that a call changes, or would change.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FileChange {
+    pub path: PathBuf,
+    pub before: Option<Arc<[u8]>>,
+    pub after: Option<Arc<[u8]>>,
+}
+
+/// What a running call may use. Cheap to clone.
+#[derive(Clone)]
+pub struct CallContext {
+    pub call_id: String,
+    pub world: Arc<World>,
+    pub journal: Arc<dyn CallJournal>,
+    /// Ends the call: a cancelled call still gives its result within the grace.
+    pub cancel: CancellationToken,
+}
+
+/// A tool. One file each; [`crate::table`] lists them all.
+#[async_trait]
+pub trait Tool: Send + Sync {
+    fn definition(&self) -> &Definition;
+
+    /// A short line for the editor's card, from possibly malformed arguments:
+    /// `Read src/main.rs`, or the command of a Bash call.
+    fn title(&self, args: &Value) -> String;
+
+    /// The files that the call is about.
+    fn locations(&self, _world: &World, _args: &Value) -> Vec<Location> {
+        Vec::new()
+    }
+
+    /// What a rule for this call would match: `Bash` gives its command, file tools their
+    /// path; the text inside `Tool(...)`. None when only the bare tool name can match.
+    fn rule_subject(&self, _world: &World, _args: &Value) -> Option<String> {
+        None
+    }
+
+    /// What the call would do to files, computed without doing it, for the approval.
+    /// A failure here is the call's result, so that nobody is asked in vain.
+    async fn preview(&self, _context: &CallContext, _args: &Value) -> Result<Vec<FileChange>, Failure> {
+        Ok(Vec::new())
+    }
+
+    /// Does it. Arguments were checked against the schema.
+    async fn run(&self, context: &CallContext, args: Value) -> Result<Output, Failure>;
+}
+
+/// Where a call's events go, in order; the engine implements it over the log.
+/// A [`Fault`] ends the turn.
+#[async_trait]
+pub trait CallJournal: Send + Sync {
+    /// `tool/call`.
+    async fn called(&self, call: &Call) -> Result<(), Fault>;
+
+    /// `tool/started`; waits for the disk when the effect cannot be repeated.
+    async fn started(&self, call: &Call, definition: &Definition) -> Result<(), Fault>;
+
+    /// `tool/output`: a piece of live output for the editor.
+    fn output(&self, call_id: &str, text: &str);
+
+    /// `file/seen`: the call saw the file with this content (lower-case SHA-256 of its bytes).
+    fn file_seen(&self, call_id: &str, path: &Path, hash: &str);
+
+    /// The hash of the content that the session last saw of this file, by reading or
+    /// by writing it; none when it never did.
+    fn seen(&self, path: &Path) -> Option<String>;
+
+    /// `file/changed`: written before the file is.
+    async fn file_changing(&self, call_id: &str, change: &FileChange) -> Result<(), Fault>;
+
+    /// `tool/result`.
+    async fn finished(&self, call: &Call, result: &CallResult) -> Result<(), Fault>;
+}
+
+/// What the gate wants a person to decide.
+#[derive(Debug, Clone)]
+pub struct Question {
+    pub call: Call,
+    pub kind: Kind,
+    pub title: String,
+    /// Why it is asked.
+    pub reason: String,
+    pub preview: Vec<FileChange>,
+    /// The rule that "always in this session" would add, in its exact text.
+    pub offered_rule: Option<String>,
+}
+
+/// A person's, or a rule's, answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Answer {
+    Approved,
+    Denied {
+        /// `no reason given` when the person gave none.
+        reason: String,
+    },
+    /// The turn was cancelled while the question stood.
+    Cancelled,
+}
+
+/// Who answers questions; the engine implements it with durable approvals.
+#[async_trait]
+pub trait Approver: Send + Sync {
+    /// Waits for the answer without a limit. Ends with [`Answer::Cancelled`] when
+    /// `cancel` fires.
+    async fn ask(&self, question: Question, cancel: &CancellationToken) -> Result<Answer, Fault>;
+}
+
+impl CallResult {
+    /// A success.
+    pub fn ok(output: Output) -> Self {
+        Self { content: Ok(output) }
+    }
+
+    /// An error for the model.
+    pub fn error(text: impl Into<String>) -> Self {
+        Self { content: Err(text.into()) }
+    }
+}
+
+impl Output {
+    /// A plain text without remarks.
+    pub fn text(text: impl Into<String>) -> Self {
+        Self { text: text.into(), ..Self::default() }
+    }
+
+    /// The text as the model reads it: the ledger comes last, after the separator.
+    pub fn render(&self) -> String {
+        if self.remarks.is_empty() {
+            return self.text.clone();
+        }
+        let mut rendered = self.text.clone();
+        if !rendered.is_empty() && !rendered.ends_with('\n') {
+            rendered.push('\n');
+        }
+        rendered.push_str(LEDGER_SEPARATOR);
+        for remark in &self.remarks {
+            rendered.push('\n');
+            rendered.push_str(remark);
+        }
+        rendered
+    }
+}
+
+impl Failure {
+    /// A failure with this text.
+    pub fn new(text: impl Into<String>) -> Self {
+        Self(text.into())
+    }
+}
