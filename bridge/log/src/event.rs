@@ -178,6 +178,10 @@ pub enum Payload {
     /// Ours: the folders beside `cwd` that the session may work in, as a whole list.
     #[serde(rename = "roots/set")]
     RootsSet { additional_directories: Vec<String> },
+    /// Ours: a slash command that we answer ourselves. The editor shows its text as the
+    /// person's; the model never sees it.
+    #[serde(rename = "command/run")]
+    CommandRun { text: String },
     /// Ours: the person emptied the plan.
     #[serde(rename = "plan/cleared")]
     PlanCleared { by: String },
@@ -203,7 +207,8 @@ pub enum TurnStatus {
     OutputLimit,
     /// The step ceiling was reached (`ACP max_turn_requests`).
     StepLimit,
-    /// The model refused (`ACP refusal`).
+    /// The model refused (`ACP refusal`): the prompt and all after it in this turn
+    /// leave the history that the model sees; the editor keeps them.
     Refused,
 }
 
