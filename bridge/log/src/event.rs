@@ -139,6 +139,9 @@ pub enum Payload {
         call_id: String,
         name: String,
         args: Value,
+        /// What is asked for, in one line.
+        #[serde(default)]
+        title: String,
         /// Why it is asked, for the person.
         reason: String,
         /// What the call would change, shown before it does.
