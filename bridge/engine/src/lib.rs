@@ -1,1 +1,42 @@
-//! Sessions, agents, the turn loop, approvals and everything that happens between a prompt and its answer.
+//! Sessions, agents, the turn loop, approvals and everything that happens between a
+//! prompt and its answer. A face sends commands to a [`SessionHandle`] and shows what
+//! its [`Follower`] reads; it holds no state of its own that a restart would need.
+
+mod approvals;
+mod call_log;
+mod commands;
+mod core;
+mod editor_slot;
+mod engine;
+mod error;
+mod follow;
+pub mod hooks;
+mod inbox;
+pub mod input;
+mod options;
+mod policy;
+mod request;
+mod session;
+mod settings;
+mod status;
+mod step;
+mod system_prompt;
+mod title;
+mod turn;
+
+pub use approvals::Decision;
+pub use commands::{COMMANDS, CommandInfo};
+pub use engine::{Engine, EngineParts};
+pub use error::{ApprovalError, EngineError, OptionError};
+pub use follow::Follower;
+pub use input::InputBlock;
+pub use options::{OFFERED_MODES, Options};
+pub use session::{PromptAnswer, SessionHandle};
+pub use settings::{Limits, Places, Settings};
+pub use status::{AgentStatus, TurnOutcome};
+
+/// What faces need of the rooms below: events and projections of the log, kinds of
+/// tools, names of models.
+pub mod room {
+    pub use {terret_log as log, terret_models as models, terret_tools as tools};
+}

@@ -1,0 +1,88 @@
+//! The pipeline's journal over a session's log.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use terret_log::{ImageRef, Payload};
+use terret_tools::{Call, CallJournal, CallResult, Definition, Fault, FileChange, Replay};
+
+use crate::approvals::stored_change;
+use crate::core::Core;
+
+pub(crate) struct CallLog(pub(crate) Arc<Core>);
+
+#[async_trait]
+impl CallJournal for CallLog {
+    async fn called(&self, call: &Call) -> Result<(), Fault> {
+        self.0.append(Payload::ToolCall {
+            id: call.id.clone(),
+            name: call.name.clone(),
+            // What did not parse is told in the result; the log holds JSON alone.
+            args: call.args.clone().unwrap_or_else(|_| serde_json::json!({})),
+        })?;
+        Ok(())
+    }
+
+    async fn started(&self, call: &Call, definition: &Definition) -> Result<(), Fault> {
+        self.0.append(Payload::ToolStarted { id: call.id.clone() })?;
+        if definition.replay != Replay::Safe {
+            // A power cut must not forget that an effect which cannot be repeated began.
+            self.0
+                .syncer()
+                .sync()
+                .await
+                .map_err(|error| Fault(format!("the log could not be made durable: {error}")))?;
+        }
+        Ok(())
+    }
+
+    fn output(&self, call_id: &str, text: &str) {
+        let payload = Payload::ToolOutput { id: call_id.to_owned(), text: text.to_owned() };
+        if let Err(fault) = self.0.append(payload) {
+            // The next append of the turn fails as well, and ends it.
+            tracing::error!(%fault, "live output was not logged");
+        }
+    }
+
+    fn file_seen(&self, call_id: &str, path: &Path, hash: &str) {
+        let payload = Payload::FileSeen {
+            call_id: call_id.to_owned(),
+            path: path.to_string_lossy().into_owned(),
+            hash: hash.to_owned(),
+        };
+        if let Err(fault) = self.0.append(payload) {
+            tracing::error!(%fault, "a read was not logged");
+        }
+    }
+
+    fn seen(&self, path: &Path) -> Option<String> {
+        self.0.state(|state| state.seen_files.get(path.to_string_lossy().as_ref()).cloned())
+    }
+
+    async fn file_changing(&self, call_id: &str, change: &FileChange) -> Result<(), Fault> {
+        let (core, change) = (Arc::clone(&self.0), change.clone());
+        let stored = tokio::task::spawn_blocking(move || stored_change(&core, &change))
+            .await
+            .map_err(|error| Fault(format!("keeping a file's content was interrupted: {error}")))??;
+        self.0.append(Payload::FileChanged { call_id: call_id.to_owned(), change: stored })?;
+        Ok(())
+    }
+
+    async fn finished(&self, call: &Call, result: &CallResult) -> Result<(), Fault> {
+        let (content, error, images) = match &result.content {
+            Ok(output) => (Some(output.render()), None, output.images.as_slice()),
+            Err(text) => (None, Some(text.clone()), &[][..]),
+        };
+        let images = images
+            .iter()
+            .map(|image| {
+                let blob = self.0.store().blobs().put(&image.bytes)?;
+                Ok(ImageRef { mime_type: image.mime_type.clone(), blob })
+            })
+            .collect::<Result<Vec<_>, terret_log::BlobError>>()
+            .map_err(|error| Fault(format!("an image could not be kept: {error}")))?;
+        self.0.append(Payload::ToolResult { id: call.id.clone(), content, error, images })?;
+        Ok(())
+    }
+}

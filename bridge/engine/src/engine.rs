@@ -1,0 +1,415 @@
+//! The engine: all live sessions of a process, and the way to those at rest.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+
+use terret_log::{Clock, Index, Page, Payload, SessionFilter, SessionId, SessionLog, SessionState, Store};
+use terret_models::Registry;
+use terret_tools::{CallHook, Environment, Pipeline, Table, World, WorldSettings};
+
+use crate::approvals::Approvals;
+use crate::call_log::CallLog;
+use crate::core::Core;
+use crate::editor_slot::EditorSlot;
+use crate::error::EngineError;
+use crate::hooks::TurnHook;
+use crate::inbox::Inbox;
+use crate::policy::SessionPolicy;
+use crate::session::{SessionHandle, SessionParts, Shared};
+use crate::settings::{Places, Settings};
+use crate::step::Models;
+use crate::turn::TurnParts;
+
+/// What an engine is made of.
+pub struct EngineParts {
+    pub places: Places,
+    pub settings: Settings,
+    pub registry: Registry,
+    pub clock: Arc<dyn Clock>,
+    pub table: Table,
+    pub call_hooks: Vec<Arc<dyn CallHook>>,
+    pub turn_hooks: Vec<Arc<dyn TurnHook>>,
+}
+
+/// An engine. Cheap to clone; [`Engine::shutdown`] ends it.
+#[derive(Clone)]
+pub struct Engine(Arc<Inner>);
+
+struct Inner {
+    places: Places,
+    clock: Arc<dyn Clock>,
+    settings: RwLock<Arc<Settings>>,
+    registry: Shared<Registry>,
+    table: Arc<Table>,
+    tools: Arc<[terret_models::ToolSpec]>,
+    call_hooks: Vec<Arc<dyn CallHook>>,
+    turn_hooks: Vec<Arc<dyn TurnHook>>,
+    sessions: Mutex<Sessions>,
+    /// Opened at the first use: starting up costs no look at the disk.
+    store: Mutex<Option<Store>>,
+    index: Mutex<Option<Index>>,
+}
+
+#[derive(Default)]
+struct Sessions {
+    live: HashMap<SessionId, SessionHandle>,
+    /// One opening at a time for each session, so that nobody opens one twice.
+    opening: HashMap<SessionId, Arc<tokio::sync::Mutex<()>>>,
+    closed: bool,
+}
+
+impl Engine {
+    /// Makes an engine. Touches neither disk nor network.
+    pub fn new(parts: EngineParts) -> Self {
+        let tools = Models::specs(&parts.table);
+        Self(Arc::new(Inner {
+            places: parts.places,
+            clock: parts.clock,
+            settings: RwLock::new(Arc::new(parts.settings)),
+            registry: Arc::new(RwLock::new(Arc::new(parts.registry))),
+            table: Arc::new(parts.table),
+            tools,
+            call_hooks: parts.call_hooks,
+            turn_hooks: parts.turn_hooks,
+            sessions: Mutex::default(),
+            store: Mutex::new(None),
+            index: Mutex::new(None),
+        }))
+    }
+
+    /// The settings in force.
+    pub fn settings(&self) -> Arc<Settings> {
+        Arc::clone(&self.0.settings.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// The models in force.
+    pub fn registry(&self) -> Arc<Registry> {
+        Arc::clone(&self.0.registry.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Whether the configured model could be asked at all.
+    ///
+    /// # Errors
+    /// When no model is configured or its key is missing, with the way out.
+    pub fn ready(&self) -> Result<(), terret_models::ModelError> {
+        let settings = self.settings();
+        let model = settings.model.clone().ok_or_else(|| terret_models::ModelError::NoKey {
+            provider: "any model".to_owned(),
+            way_out: crate::step::NO_MODEL.to_owned(),
+        })?;
+        self.registry().resolve(&model)?.ready()
+    }
+
+    /// Whether the main model takes images.
+    pub fn takes_images(&self) -> bool {
+        let settings = self.settings();
+        settings.model.as_ref().is_some_and(|model| {
+            self.registry().resolve(model).is_ok_and(|provider| provider.capabilities(&model.model).images)
+        })
+    }
+
+    /// New settings and models, in force from the next call and request on (check 86).
+    pub fn reconfigure(&self, settings: Settings, registry: Registry) {
+        let settings = Arc::new(settings);
+        *self.0.registry.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(registry);
+        *self.0.settings.write().unwrap_or_else(PoisonError::into_inner) = Arc::clone(&settings);
+        for session in self.live_sessions() {
+            if let Err(fault) = session.reconfigure(Arc::clone(&settings)) {
+                tracing::error!(%fault, "a session did not take the new settings");
+            }
+        }
+    }
+
+    /// Starts a new session in `cwd`.
+    ///
+    /// # Errors
+    /// When the folder cannot be worked in, the cap is reached, or the log cannot be made.
+    pub async fn create_session(
+        &self,
+        cwd: PathBuf,
+        additional_directories: Vec<PathBuf>,
+    ) -> Result<SessionHandle, EngineError> {
+        self.check_room()?;
+        let engine = self.clone();
+        let (core, world, editor) = blocking(move || {
+            let editor = Arc::new(EditorSlot::default());
+            let id = SessionId::generate();
+            // The folder is checked first: a refused session leaves nothing behind.
+            let world = engine.world(&id, &cwd, &additional_directories, &editor)?;
+            let store = engine.store()?;
+            let mut log = store.create(id)?;
+            let created = log
+                .append(Payload::SessionCreated {
+                    parent_id: None,
+                    root_id: None,
+                    depth: 0,
+                    call_id: None,
+                    cwd: text(&cwd),
+                    additional_directories: additional_directories.iter().map(|path| text(path)).collect(),
+                })
+                .map_err(|error| EngineError::Fault(error.to_string()))?;
+            let mut state = SessionState::default();
+            state.apply(&created);
+            Ok((engine.core(store, log, state), world, editor))
+        })
+        .await?;
+        self.start(core, world, editor)
+    }
+
+    /// Opens a session that was made before; a live one is given as it is.
+    ///
+    /// # Errors
+    /// When there is no such session, another process holds it, it works in another
+    /// folder, or its log is damaged.
+    pub async fn open_session(
+        &self,
+        id: &SessionId,
+        cwd: Option<PathBuf>,
+        additional_directories: Option<Vec<PathBuf>>,
+    ) -> Result<SessionHandle, EngineError> {
+        let opening = {
+            let mut sessions = self.sessions();
+            Arc::clone(sessions.opening.entry(id.clone()).or_default())
+        };
+        let guard = opening.lock().await;
+        let session = match self.session(id) {
+            Some(session) => Ok(session),
+            None => self.open_at_rest(id).await,
+        };
+        drop(guard);
+        {
+            let mut sessions = self.sessions();
+            if Arc::strong_count(&opening) <= 2 {
+                sessions.opening.remove(id);
+            }
+        }
+        let session = session?;
+        if let Some(cwd) = cwd {
+            let is = session.world().cwd();
+            if !same_folder(&cwd, &is).await {
+                return Err(EngineError::OtherFolder { id: id.clone(), is: text(&is), asked: text(&cwd) });
+            }
+        }
+        if let Some(directories) = additional_directories {
+            session.set_additional_directories(&directories).await?;
+        }
+        Ok(session)
+    }
+
+    async fn open_at_rest(&self, id: &SessionId) -> Result<SessionHandle, EngineError> {
+        self.check_room()?;
+        let (engine, id) = (self.clone(), id.clone());
+        let (core, world, editor) = blocking(move || {
+            let store = engine.store()?;
+            let (log, state) = store.open_writer(&id).map_err(|error| opening_error(&id, error))?;
+            let editor = Arc::new(EditorSlot::default());
+            let directories: Vec<PathBuf> = state.additional_directories.iter().map(PathBuf::from).collect();
+            let world = engine.world(&id, Path::new(&state.cwd), &directories, &editor)?;
+            Ok((engine.core(store, log, state), world, editor))
+        })
+        .await?;
+        self.start(core, world, editor)
+    }
+
+    /// A live session.
+    pub fn session(&self, id: &SessionId) -> Option<SessionHandle> {
+        self.sessions().live.get(id).cloned()
+    }
+
+    /// All live sessions.
+    pub fn live_sessions(&self) -> Vec<SessionHandle> {
+        self.sessions().live.values().cloned().collect()
+    }
+
+    /// Ends a live session: its turn closes as cancelled and what it ran is gone. The
+    /// log stays.
+    ///
+    /// # Errors
+    /// When there is no such session, live or at rest.
+    pub async fn close_session(&self, id: &SessionId) -> Result<(), EngineError> {
+        let session = self.sessions().live.remove(id);
+        match session {
+            Some(session) => {
+                session.close().await;
+                Ok(())
+            }
+            None => {
+                let (engine, id) = (self.clone(), id.clone());
+                blocking(move || {
+                    if engine.store()?.exists(&id) { Ok(()) } else { Err(EngineError::UnknownSession(id)) }
+                })
+                .await
+            }
+        }
+    }
+
+    /// Deletes a session; one that does not exist counts as deleted (`ACP session/delete`).
+    ///
+    /// # Errors
+    /// When another process holds it, or its files cannot be removed.
+    pub async fn delete_session(&self, id: &SessionId) -> Result<(), EngineError> {
+        let session = self.sessions().live.remove(id);
+        if let Some(session) = session {
+            session.close().await;
+        }
+        let (engine, id) = (self.clone(), id.clone());
+        blocking(move || Ok(engine.store()?.delete(&id)?)).await
+    }
+
+    /// Sessions, newest first, live ones and those at rest.
+    ///
+    /// # Errors
+    /// When the cursor is unknown or the index cannot be read.
+    pub async fn list_sessions(&self, filter: SessionFilter) -> Result<Page, EngineError> {
+        self.with_index(move |index| index.list(&filter)).await
+    }
+
+    /// Runs a query on the index after it has caught up with all logs.
+    ///
+    /// # Errors
+    /// When the index cannot be read.
+    pub async fn with_index<R: Send + 'static>(
+        &self,
+        query: impl FnOnce(&mut Index) -> Result<R, terret_log::StoreError> + Send + 'static,
+    ) -> Result<R, EngineError> {
+        let engine = self.clone();
+        blocking(move || {
+            let store = engine.store()?;
+            let mut slot = engine.0.index.lock().unwrap_or_else(PoisonError::into_inner);
+            let index = match slot.as_mut() {
+                Some(index) => index,
+                None => slot.insert(Index::open(engine.0.places.state.join("index.sqlite"), store)?),
+            };
+            index.refresh()?;
+            Ok(query(index)?)
+        })
+        .await
+    }
+
+    /// Stops everything that runs and leaves open turns open, to be resumed. Called when
+    /// the editor's pipe ends or a signal comes; what ran is gone afterwards.
+    pub async fn shutdown(&self) {
+        let sessions: Vec<SessionHandle> = {
+            let mut sessions = self.sessions();
+            sessions.closed = true;
+            sessions.live.drain().map(|(_, session)| session).collect()
+        };
+        let stops = sessions.iter().map(SessionHandle::suspend);
+        futures::future::join_all(stops).await;
+    }
+
+    fn start(
+        &self,
+        core: Arc<Core>,
+        world: Arc<World>,
+        editor: Arc<EditorSlot>,
+    ) -> Result<SessionHandle, EngineError> {
+        let policy = Arc::new(SessionPolicy::new(Arc::clone(&core), self.settings(), world.isolated()));
+        let approvals = Arc::new(Approvals::new(Arc::clone(&core), Arc::clone(&policy)));
+        let pipeline = Pipeline {
+            table: Arc::clone(&self.0.table),
+            world: Arc::clone(&world),
+            journal: Arc::new(CallLog(Arc::clone(&core))),
+            approver: Arc::clone(&approvals) as _,
+            policy: policy.shared(),
+            hooks: self.0.call_hooks.clone(),
+        };
+        let turn = TurnParts {
+            core: Arc::clone(&core),
+            pipeline,
+            approvals,
+            policy,
+            inbox: Arc::new(Inbox::default()),
+            models: Models { registry: Arc::clone(&self.0.registry), tools: Arc::clone(&self.0.tools) },
+            hooks: self.0.turn_hooks.clone(),
+        };
+        let mut sessions = self.sessions();
+        if sessions.closed {
+            return Err(EngineError::Closed { id: core.id().clone() });
+        }
+        if let Some(limit) = over_limit(&sessions, &self.settings()) {
+            return Err(EngineError::TooManySessions { limit });
+        }
+        let session = SessionHandle::start(SessionParts { turn, world, editor });
+        sessions.live.insert(core.id().clone(), session.clone());
+        Ok(session)
+    }
+
+    fn core(&self, store: Store, log: SessionLog, state: SessionState) -> Arc<Core> {
+        Arc::new(Core::new(store, log, state))
+    }
+
+    fn world(
+        &self,
+        id: &SessionId,
+        cwd: &Path,
+        additional_directories: &[PathBuf],
+        editor: &Arc<EditorSlot>,
+    ) -> Result<Arc<World>, EngineError> {
+        let settings = self.settings();
+        World::new(WorldSettings {
+            cwd: cwd.to_owned(),
+            additional_directories: additional_directories.to_vec(),
+            scratch: self.0.places.scratch.join(id.as_str()),
+            denied: self.0.places.denied.clone(),
+            editor: Some(Arc::clone(editor) as _),
+            environment: Environment { keep: settings.environment_allow.clone(), ..Environment::default() },
+            hooks: Vec::new(),
+        })
+        .map(Arc::new)
+        .map_err(|error| EngineError::BadFolder { path: text(cwd), why: error.to_string() })
+    }
+
+    fn store(&self) -> Result<Store, EngineError> {
+        let mut slot = self.0.store.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(store) = slot.as_ref() {
+            return Ok(store.clone());
+        }
+        let store = Store::open(self.0.places.state.clone(), Arc::clone(&self.0.clock))?;
+        Ok(slot.insert(store).clone())
+    }
+
+    fn check_room(&self) -> Result<(), EngineError> {
+        match over_limit(&self.sessions(), &self.settings()) {
+            Some(limit) => Err(EngineError::TooManySessions { limit }),
+            None => Ok(()),
+        }
+    }
+
+    fn sessions(&self) -> MutexGuard<'_, Sessions> {
+        self.0.sessions.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn over_limit(sessions: &Sessions, settings: &Settings) -> Option<usize> {
+    let limit = settings.limits.max_agents;
+    (sessions.live.len() >= limit).then_some(limit)
+}
+
+fn opening_error(id: &SessionId, error: terret_log::StoreError) -> EngineError {
+    match error {
+        terret_log::StoreError::NotFound { .. } => EngineError::UnknownSession(id.clone()),
+        terret_log::StoreError::Held { by, .. } => EngineError::Held { id: id.clone(), by },
+        other => EngineError::Store(other),
+    }
+}
+
+fn text(path: &Path) -> String {
+    path.to_string_lossy().into_owned()
+}
+
+async fn same_folder(asked: &Path, is: &Path) -> bool {
+    if asked == is {
+        return true;
+    }
+    let (asked, is) = (asked.to_owned(), is.to_owned());
+    tokio::task::spawn_blocking(move || terret_tools::world::same_folder(&asked, &is)).await.unwrap_or(false)
+}
+
+/// Runs what touches the disk off the runtime.
+async fn blocking<R: Send + 'static>(
+    work: impl FnOnce() -> Result<R, EngineError> + Send + 'static,
+) -> Result<R, EngineError> {
+    tokio::task::spawn_blocking(work).await.map_err(|error| EngineError::Fault(error.to_string()))?
+}

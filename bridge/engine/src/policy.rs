@@ -1,0 +1,81 @@
+//! The policy of one session: the operator's settings, folded with the session's own
+//! durable choices. Derived again whenever one of them changes; never stored.
+
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+
+use terret_log::{RuleEffect, SessionState};
+use terret_tools::{Effect, Mode, Policy, Rule, Scope};
+
+use crate::core::Core;
+use crate::settings::Settings;
+
+pub(crate) struct SessionPolicy {
+    core: Arc<Core>,
+    settings: Mutex<Arc<Settings>>,
+    /// Shared with the pipeline, which reads it once per decision.
+    shared: Arc<RwLock<Arc<Policy>>>,
+    isolated: bool,
+}
+
+impl SessionPolicy {
+    pub(crate) fn new(core: Arc<Core>, settings: Arc<Settings>, isolated: bool) -> Self {
+        let policy = core.state(|state| derive(&settings, state, isolated));
+        Self {
+            core,
+            settings: Mutex::new(settings),
+            shared: Arc::new(RwLock::new(Arc::new(policy))),
+            isolated,
+        }
+    }
+
+    /// The cell that the pipeline reads.
+    pub(crate) fn shared(&self) -> Arc<RwLock<Arc<Policy>>> {
+        Arc::clone(&self.shared)
+    }
+
+    pub(crate) fn current(&self) -> Arc<Policy> {
+        Arc::clone(&self.shared.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    pub(crate) fn settings(&self) -> Arc<Settings> {
+        Arc::clone(&self.settings.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// New settings from config (check 86).
+    pub(crate) fn reconfigure(&self, settings: Arc<Settings>) {
+        *self.settings.lock().unwrap_or_else(PoisonError::into_inner) = settings;
+        self.refresh();
+    }
+
+    /// Derives the policy again from what the log now says.
+    pub(crate) fn refresh(&self) {
+        let settings = self.settings();
+        let policy = self.core.state(|state| derive(&settings, state, self.isolated));
+        *self.shared.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(policy);
+    }
+}
+
+/// The mode that a session is in: its own choice, else the configured one.
+pub(crate) fn mode_of(settings: &Settings, state: &SessionState) -> Mode {
+    state.options.get("mode").and_then(|mode| mode.parse().ok()).unwrap_or(settings.mode)
+}
+
+fn derive(settings: &Settings, state: &SessionState, isolated: bool) -> Policy {
+    let session_rules = state.rules.iter().filter_map(|rule| {
+        let effect = match rule.effect {
+            RuleEffect::Allow => Effect::Allow,
+            RuleEffect::Ask => Effect::Ask,
+            RuleEffect::Deny => Effect::Deny,
+        };
+        // A rule that this version cannot read grants nothing; one that denies must
+        // have been refused when it was added.
+        Rule::parse(effect, &rule.rule, Scope::Session).ok()
+    });
+    Policy {
+        floor: settings.floor.clone(),
+        live: state.policy.clone(),
+        mode: mode_of(settings, state),
+        rules: settings.rules.iter().cloned().chain(session_rules).collect(),
+        isolated,
+    }
+}

@@ -1,0 +1,430 @@
+//! A live session: one task that owns its turns, and the handle that faces hold.
+//!
+//! The task waits for the next of a closed set of events and handles it without ever
+//! awaiting a person, a model or a tool, so a cancel is handled at once. The turn is
+//! another task that this one owns; a panic there closes the turn as failed and goes
+//! no further.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+
+use terret_log::{Payload, SessionId, SessionState, Severity, TurnStatus};
+use terret_tools::{EditorFiles, Fault, World};
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::task::JoinSet;
+
+use crate::approvals::{Approvals, Decision};
+use crate::commands;
+use crate::core::Core;
+use crate::editor_slot::EditorSlot;
+use crate::error::{ApprovalError, EngineError, OptionError};
+use crate::follow::Follower;
+use crate::inbox::Inbox;
+use crate::input::{Input, InputBlock};
+use crate::options;
+use crate::policy::SessionPolicy;
+use crate::settings::Settings;
+use crate::status::{AgentStatus, TurnOutcome};
+use crate::title;
+use crate::turn::{self, Stop, TurnParts};
+
+/// Commands that may wait for the session's task.
+const MAILBOX: usize = 256;
+
+/// A handle on a live session. Cheap to clone.
+#[derive(Clone)]
+pub struct SessionHandle(Arc<Session>);
+
+pub(crate) struct Session {
+    core: Arc<Core>,
+    approvals: Arc<Approvals>,
+    policy: Arc<SessionPolicy>,
+    world: Arc<World>,
+    editor: Arc<EditorSlot>,
+    parts: Arc<TurnParts>,
+    commands: mpsc::Sender<Command>,
+    task: Mutex<Option<tokio::task::JoinHandle<()>>>,
+}
+
+/// What makes a session.
+pub(crate) struct SessionParts {
+    pub turn: TurnParts,
+    pub world: Arc<World>,
+    pub editor: Arc<EditorSlot>,
+}
+
+/// The answer that a prompt will get.
+pub struct PromptAnswer(oneshot::Receiver<TurnOutcome>);
+
+enum Command {
+    Prompt { input: Input, answer: oneshot::Sender<TurnOutcome> },
+    Cancel { reason: String },
+    /// Ends the session: its turn closes as cancelled.
+    Close,
+    /// Stops what runs and leaves the turn open, to be resumed.
+    Suspend,
+}
+
+impl SessionHandle {
+    pub(crate) fn start(parts: SessionParts) -> Self {
+        let (commands, mailbox) = mpsc::channel(MAILBOX);
+        let turn = Arc::new(parts.turn);
+        let session = Session {
+            core: Arc::clone(&turn.core),
+            approvals: Arc::clone(&turn.approvals),
+            policy: Arc::clone(&turn.policy),
+            world: parts.world,
+            editor: parts.editor,
+            parts: Arc::clone(&turn),
+            commands,
+            task: Mutex::new(None),
+        };
+        let task = SessionTask { parts: turn, mailbox, turn: JoinSet::new(), running: None, queue: VecDeque::new() };
+        *session.task.lock().unwrap_or_else(PoisonError::into_inner) = Some(tokio::spawn(task.run()));
+        Self(Arc::new(session))
+    }
+
+    /// The session's id.
+    pub fn id(&self) -> &SessionId {
+        self.0.core.id()
+    }
+
+    /// Sends a prompt. It starts a turn, steers the one that runs, or is a slash command
+    /// that the engine answers itself. The answer comes when that turn ends.
+    ///
+    /// # Errors
+    /// When the session is closed or an attached image cannot be kept.
+    pub async fn prompt(&self, blocks: Vec<InputBlock>) -> Result<PromptAnswer, EngineError> {
+        let core = Arc::clone(&self.0.core);
+        let images = self.takes_images();
+        let input = tokio::task::spawn_blocking(move || {
+            Input::from_blocks(blocks, core.store().blobs(), images)
+        })
+        .await
+        .map_err(|error| EngineError::Fault(error.to_string()))?
+        .map_err(|error| EngineError::Fault(error.to_string()))?;
+        let (sender, receiver) = oneshot::channel();
+        self.send(Command::Prompt { input, answer: sender }).await?;
+        Ok(PromptAnswer(receiver))
+    }
+
+    /// Cancels the running turn. On an idle session nothing happens, now or later
+    /// (check 63, case R104).
+    ///
+    /// # Errors
+    /// When the session is closed.
+    pub async fn cancel(&self, reason: &str) -> Result<(), EngineError> {
+        self.send(Command::Cancel { reason: reason.to_owned() }).await
+    }
+
+    /// Follows the session's events from `seq` on.
+    pub fn follow(&self, seq: u64) -> Follower {
+        Follower::new(Arc::clone(&self.0.core), seq)
+    }
+
+    /// The seq that the next event will have.
+    pub fn next_seq(&self) -> u64 {
+        self.0.core.next_seq()
+    }
+
+    /// Looks at the state folded from the log.
+    pub fn state<R>(&self, look: impl FnOnce(&SessionState) -> R) -> R {
+        self.0.core.state(look)
+    }
+
+    /// A blob of the session's log, such as one side of a file change.
+    pub fn blobs(&self) -> &terret_log::Blobs {
+        self.0.core.store().blobs()
+    }
+
+    /// What the agent is doing.
+    pub fn status(&self) -> AgentStatus {
+        self.0.core.status()
+    }
+
+    /// Follows what the agent is doing.
+    pub fn watch_status(&self) -> watch::Receiver<AgentStatus> {
+        self.0.core.watch_status()
+    }
+
+    /// Where the session works.
+    pub fn world(&self) -> &World {
+        &self.0.world
+    }
+
+    /// The tools that the session's model is offered.
+    pub fn table(&self) -> &terret_tools::Table {
+        &self.0.parts.pipeline.table
+    }
+
+    /// Decides a waiting approval; the first decision wins. `by` is who decided.
+    ///
+    /// # Errors
+    /// When no such approval waits.
+    pub fn decide(&self, approval: &str, decision: Decision, by: &str) -> Result<(), ApprovalError> {
+        self.0.approvals.decide(approval, decision, by)
+    }
+
+    /// Sets `mode`, `model` or `thinking` for this session, durably.
+    ///
+    /// # Errors
+    /// When there is no such option or value.
+    pub fn set_option(&self, option: &str, value: &str, by: &str) -> Result<(), OptionError> {
+        options::set(&self.0.parts, option, value, by)
+    }
+
+    /// The options as they stand, for a face to offer.
+    pub fn options(&self) -> options::Options {
+        options::current(&self.0.parts)
+    }
+
+    /// Narrows what may run in this session to these tool name patterns, in force at the
+    /// very next call (`policy/updated`, check 83).
+    ///
+    /// # Errors
+    /// When the log cannot be written.
+    pub fn set_policy(&self, patterns: Vec<String>) -> Result<(), EngineError> {
+        self.0.core.append(Payload::PolicyUpdated { patterns }).map_err(|fault| EngineError::Fault(fault.0))?;
+        self.0.policy.refresh();
+        Ok(())
+    }
+
+    /// A face is there to ask a person, with its way to open buffers.
+    pub fn attach(&self, editor: Option<Arc<dyn EditorFiles>>) {
+        self.0.editor.set(editor);
+        self.0.approvals.set_attended(true);
+    }
+
+    /// The face has gone.
+    pub fn detach(&self) {
+        self.0.editor.set(None);
+    }
+
+    /// Tells the person something that is no model text.
+    ///
+    /// # Errors
+    /// When the log cannot be written.
+    pub fn notice(&self, severity: Severity, text: &str) -> Result<(), EngineError> {
+        self.0
+            .core
+            .append(Payload::NoticeShown { severity, text: text.to_owned() })
+            .map(|_| ())
+            .map_err(|fault| EngineError::Fault(fault.0))
+    }
+
+    pub(crate) fn set_additional_directories(&self, directories: Vec<String>) -> Result<(), EngineError> {
+        let paths = directories.iter().map(std::path::PathBuf::from).collect();
+        self.0.world.set_additional_directories(paths).map_err(|error| EngineError::BadFolder {
+            path: directories.join(", "),
+            why: error.to_string(),
+        })?;
+        let same = self.0.core.state(|state| state.additional_directories == directories);
+        if !same {
+            self.0
+                .core
+                .append(Payload::RootsSet { additional_directories: directories })
+                .map_err(|fault| EngineError::Fault(fault.0))?;
+        }
+        Ok(())
+    }
+
+    pub(crate) fn reconfigure(&self, settings: Arc<Settings>) -> Result<(), Fault> {
+        self.0.policy.reconfigure(settings);
+        self.0.approvals.settle_covered("config")
+    }
+
+    /// Ends the session's task and waits for it: the turn closes as cancelled, and what
+    /// it ran is gone.
+    pub(crate) async fn close(&self) {
+        self.end(Command::Close).await;
+    }
+
+    /// Stops what runs and leaves the turn and its approvals open in the log.
+    pub(crate) async fn suspend(&self) {
+        self.end(Command::Suspend).await;
+    }
+
+    async fn end(&self, command: Command) {
+        let _closed = self.send(command).await;
+        let task = self.0.task.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(task) = task
+            && let Err(error) = task.await
+        {
+            tracing::error!(%error, "a session's task did not end well");
+        }
+        self.0.world.close().await;
+        if let Err(error) = self.0.core.syncer().sync().await {
+            tracing::error!(%error, "a session's log could not be made durable");
+        }
+        self.0.core.change_status(|_| AgentStatus::Done);
+    }
+
+    async fn send(&self, command: Command) -> Result<(), EngineError> {
+        self.0
+            .commands
+            .send(command)
+            .await
+            .map_err(|_| EngineError::Closed { id: self.id().clone() })
+    }
+
+    fn takes_images(&self) -> bool {
+        let parts = &self.0.parts;
+        parts
+            .models
+            .resolve(&parts.core, &parts.policy)
+            .is_ok_and(|model| model.provider.capabilities(&model.name.model).images)
+    }
+}
+
+impl PromptAnswer {
+    /// Waits for the end of the turn. None when the session was stopped and its turn
+    /// left open.
+    pub async fn outcome(self) -> Option<TurnOutcome> {
+        self.0.await.ok()
+    }
+}
+
+/// The session's task.
+struct SessionTask {
+    parts: Arc<TurnParts>,
+    mailbox: mpsc::Receiver<Command>,
+    turn: JoinSet<Result<TurnOutcome, Fault>>,
+    running: Option<Running>,
+    /// Prompts that came too late for the turn that was ending.
+    queue: VecDeque<(Input, oneshot::Sender<TurnOutcome>)>,
+}
+
+/// The turn that runs, and who waits for its end.
+struct Running {
+    stop: Stop,
+    answers: Vec<oneshot::Sender<TurnOutcome>>,
+}
+
+enum Next {
+    Command(Option<Command>),
+    TurnEnded(Result<Result<TurnOutcome, Fault>, tokio::task::JoinError>),
+}
+
+impl SessionTask {
+    async fn run(mut self) {
+        loop {
+            match self.next_event().await {
+                Next::Command(Some(Command::Prompt { input, answer })) => self.prompt(input, answer),
+                Next::Command(Some(Command::Cancel { reason })) => self.cancel(&reason),
+                Next::Command(Some(Command::Close) | None) => return self.close().await,
+                Next::Command(Some(Command::Suspend)) => {
+                    // Dropping the turn's future ends its stream and its processes; the
+                    // log keeps the turn open.
+                    self.turn.shutdown().await;
+                    return;
+                }
+                Next::TurnEnded(ended) => self.turn_ended(ended),
+            }
+        }
+    }
+
+    async fn next_event(&mut self) -> Next {
+        tokio::select! {
+            biased;
+            Some(ended) = self.turn.join_next() => Next::TurnEnded(ended),
+            command = self.mailbox.recv() => Next::Command(command),
+        }
+    }
+
+    fn prompt(&mut self, input: Input, answer: oneshot::Sender<TurnOutcome>) {
+        if let Some(command) = commands::parse(input.first_text()) {
+            let outcome = commands::run(&self.parts, &command, input.first_text());
+            let _gone = answer.send(outcome);
+            return;
+        }
+        if let Some(running) = &mut self.running {
+            match self.parts.inbox.push(input) {
+                Ok(()) => running.answers.push(answer),
+                Err(input) => self.queue.push_back((input, answer)),
+            }
+            return;
+        }
+        self.start_turn(input, answer);
+    }
+
+    fn start_turn(&mut self, input: Input, answer: oneshot::Sender<TurnOutcome>) {
+        let stop = Stop::default();
+        self.running = Some(Running { stop: stop.clone(), answers: vec![answer] });
+        self.parts.inbox.open();
+        self.parts.core.change_status(|_| AgentStatus::Running);
+        let parts = Arc::clone(&self.parts);
+        self.turn.spawn(async move {
+            if parts.core.state(|state| state.turn.is_open()) {
+                turn::resume(&parts, Some(input), &stop).await
+            } else {
+                turn::run(&parts, Some(input), &stop).await
+            }
+        });
+    }
+
+    fn cancel(&mut self, reason: &str) {
+        let Some(running) = &self.running else {
+            return;
+        };
+        let _already = running.stop.reason.set(reason.to_owned());
+        self.parts.core.change_status(|status| match status {
+            AgentStatus::Running | AgentStatus::WaitingApproval | AgentStatus::WaitingInput => {
+                AgentStatus::Stopping
+            }
+            other => other,
+        });
+        running.stop.token.cancel();
+    }
+
+    fn turn_ended(&mut self, ended: Result<Result<TurnOutcome, Fault>, tokio::task::JoinError>) {
+        let Some(running) = self.running.take() else {
+            return;
+        };
+        let parts = &self.parts;
+        let outcome = match ended {
+            Ok(Ok(outcome)) => outcome,
+            Ok(Err(fault)) => self.broken(fault.0),
+            Err(error) => {
+                tracing::error!(%error, "a turn panicked");
+                let reason = "an internal error ended the turn; what was done before it is kept";
+                turn::finish(&parts.core, &parts.inbox, TurnStatus::Failed, Some(reason.to_owned()), &running.stop)
+                    .unwrap_or_else(|fault| self.broken(fault.0))
+            }
+        };
+        for answer in running.answers {
+            let _gone = answer.send(outcome.clone());
+        }
+        title::after_turn(&parts.core);
+        // Off the answer's path: the person has the answer while the disk catches up.
+        let syncer = parts.core.syncer().clone();
+        tokio::spawn(async move {
+            if let Err(error) = syncer.sync().await {
+                tracing::error!(%error, "a turn's log could not be made durable");
+            }
+        });
+        if let Some((input, answer)) = self.queue.pop_front() {
+            self.start_turn(input, answer);
+            for (input, answer) in std::mem::take(&mut self.queue) {
+                self.prompt(input, answer);
+            }
+        }
+    }
+
+    /// The log cannot be written: the turn is over all the same, and says why.
+    fn broken(&self, reason: String) -> TurnOutcome {
+        self.parts.inbox.close();
+        self.parts.core.change_status(|_| AgentStatus::Idle);
+        TurnOutcome { status: TurnStatus::Failed, reason: Some(reason), end: self.parts.core.next_seq() }
+    }
+
+    async fn close(&mut self) {
+        self.cancel("the session was closed");
+        while let Some(ended) = self.turn.join_next().await {
+            self.turn_ended(ended);
+            self.cancel("the session was closed");
+        }
+    }
+}
+
+/// Shared cell of what the engine may swap while sessions live.
+pub(crate) type Shared<T> = Arc<RwLock<Arc<T>>>;

@@ -1,0 +1,57 @@
+//! What an engine is told from outside. The values come from config; nothing here is
+//! read from the environment.
+
+use std::path::PathBuf;
+
+use terret_models::{ModelName, ThinkingLevel};
+use terret_tools::Mode;
+
+/// Where an engine keeps its state. All of it is out of the reach of tools.
+#[derive(Debug, Clone)]
+pub struct Places {
+    /// Session logs, blobs and the index.
+    pub state: PathBuf,
+    /// Full outputs of commands that were cut, by session.
+    pub scratch: PathBuf,
+    /// Folders that no tool may read or write: state, config, runtime.
+    pub denied: Vec<PathBuf>,
+}
+
+/// Everything an engine goes by; replaced as a whole when config changes.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// The model of the `main` role; none when nothing is configured.
+    pub model: Option<ModelName>,
+    /// The models that an editor offers to choose from, the main one first.
+    pub offered_models: Vec<ModelName>,
+    pub thinking: ThinkingLevel,
+    pub mode: Mode,
+    /// The operator's allow list over tool names (`Terret spec §2.2`).
+    pub floor: Vec<String>,
+    /// Allow, ask and deny rules of the user's own layer.
+    pub rules: Vec<terret_tools::Rule>,
+    pub limits: Limits,
+    /// Names of environment variables that commands may see though they look like secrets.
+    pub environment_allow: Vec<String>,
+    /// Text that is added to the system prompt.
+    pub instructions: Option<String>,
+}
+
+/// Bounds of an engine.
+#[derive(Debug, Clone, Copy)]
+pub struct Limits {
+    /// Live sessions, children included (`Terret seed §2`: 128).
+    pub max_agents: usize,
+    /// Steps of a turn that nobody attends (`Terret spec §1.7`: 25).
+    pub max_steps: u32,
+    /// Steps after which an attended turn asks whether to go on.
+    pub ask_after_steps: u32,
+    /// Output limit of one request in tokens; the provider's own when absent.
+    pub max_output: Option<u32>,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { max_agents: 128, max_steps: 25, ask_after_steps: 100, max_output: None }
+    }
+}

@@ -1,0 +1,245 @@
+//! One turn: from an input to `turn/end`, step by step (`Terret spec §1.7`).
+//!
+//! The turn is straight-line code in a task that the session owns. Its only way to
+//! speak is to append; its only ways to end are the returned outcome, a fault, or the
+//! session dropping the task at shutdown, which leaves the turn open to be resumed.
+
+use std::sync::Arc;
+
+use terret_log::{Payload, Part, StepUsage, TurnStatus};
+use terret_tools::{Answer, Approver as _, Call, Fault, Kind, Pipeline, Question};
+use tokio_util::sync::CancellationToken;
+
+use crate::approvals::Approvals;
+use crate::core::Core;
+use crate::hooks::TurnHook;
+use crate::inbox::Inbox;
+use crate::input::{Claim, Input};
+use crate::policy::SessionPolicy;
+use crate::status::{AgentStatus, TurnOutcome};
+use crate::step::{Models, StepEnd};
+
+/// What a turn works with; all of it outlives the turn.
+pub(crate) struct TurnParts {
+    pub core: Arc<Core>,
+    pub pipeline: Pipeline,
+    pub approvals: Arc<Approvals>,
+    pub policy: Arc<SessionPolicy>,
+    pub inbox: Arc<Inbox>,
+    pub models: Models,
+    pub hooks: Vec<Arc<dyn TurnHook>>,
+}
+
+/// A standing wish to stop, with its reason.
+#[derive(Clone, Default)]
+pub(crate) struct Stop {
+    pub token: CancellationToken,
+    pub reason: Arc<std::sync::OnceLock<String>>,
+}
+
+/// How the steps of a turn came to an end.
+struct Ended {
+    status: TurnStatus,
+    reason: Option<String>,
+}
+
+impl Ended {
+    fn with(status: TurnStatus) -> Self {
+        Self { status, reason: None }
+    }
+
+    fn failed(reason: impl Into<String>) -> Self {
+        Self { status: TurnStatus::Failed, reason: Some(reason.into()) }
+    }
+}
+
+/// Runs a turn to its end and logs that end, whatever it is.
+pub(crate) async fn run(parts: &TurnParts, first: Option<Input>, stop: &Stop) -> Result<TurnOutcome, Fault> {
+    parts.core.append(Payload::TurnStart { agent: format!("agent-{}", parts.core.id()) })?;
+    let ended = match steps(parts, first, stop).await {
+        Ok(ended) => ended,
+        Err(fault) => Ended::failed(fault.0),
+    };
+    finish(&parts.core, &parts.inbox, ended.status, ended.reason, stop)
+}
+
+/// Closes a turn: every owed call gets its result, waiting input is kept, and the end
+/// is logged. Also used when the turn's task panicked.
+pub(crate) fn finish(
+    core: &Core,
+    inbox: &Inbox,
+    status: TurnStatus,
+    reason: Option<String>,
+    stop: &Stop,
+) -> Result<TurnOutcome, Fault> {
+    close_owed_calls(core, status)?;
+    if !matches!(status, TurnStatus::Completed | TurnStatus::Rejected | TurnStatus::Empty) {
+        // What was sent while the turn ran is in the history, so that nothing that a
+        // person wrote is lost, though no step of this turn reads it.
+        for input in inbox.drain() {
+            core.append(Claim::Injected(input).into_payload())?;
+        }
+    }
+    inbox.close();
+    if status == TurnStatus::Failed
+        && let Some(reason) = &reason
+    {
+        core.append(Payload::NoticeShown { severity: terret_log::Severity::Error, text: reason.clone() })?;
+    }
+    let reason = match status {
+        TurnStatus::Cancelled => stop.reason.get().cloned(),
+        _ => reason,
+    };
+    let event = core.append(Payload::TurnEnd { status, reason: reason.clone() })?;
+    core.change_status(|_| AgentStatus::Idle);
+    Ok(TurnOutcome { status, reason, end: event.seq + 1 })
+}
+
+async fn steps(parts: &TurnParts, first: Option<Input>, stop: &Stop) -> Result<Ended, Fault> {
+    let core = &parts.core;
+    let mut first = first.map(Claim::Prompt);
+    let mut step = 0;
+    let mut asked_at = 0;
+    loop {
+        if stop.token.is_cancelled() {
+            if let Some(claim) = first.take() {
+                core.append(claim.into_payload())?;
+            }
+            return Ok(Ended::with(TurnStatus::Cancelled));
+        }
+        if let Some(ended) = check_ceiling(parts, step, &mut asked_at, stop).await? {
+            return Ok(ended);
+        }
+        let steers = parts.inbox.drain();
+        let claim = match claim_input(parts, first.take(), &steers).await {
+            Ok(claim) => claim,
+            Err(rejected) => {
+                parts.inbox.put_back(steers);
+                return Ok(Ended { status: TurnStatus::Rejected, reason: Some(rejected) });
+            }
+        };
+        if step == 0 && claim.is_empty() {
+            return Ok(Ended::with(TurnStatus::Empty));
+        }
+        step += 1;
+        let provider = match parts.models.resolve(core, &parts.policy) {
+            Ok(provider) => provider,
+            Err(error) => {
+                // The person's words are logged even when no model can answer them.
+                for input in claim {
+                    core.append(input.into_payload())?;
+                }
+                return Ok(Ended::failed(error.to_string()));
+            }
+        };
+        core.append(Payload::StepStart { n: step, model: provider.name.to_string() })?;
+        for input in claim {
+            core.append(input.into_payload())?;
+        }
+        let end = crate::step::run(parts, &provider, &stop.token).await?;
+        let (ended, usage) = after_step(parts, end, stop).await?;
+        core.append(Payload::StepEnd { n: step, usage })?;
+        if let Some(ended) = ended {
+            return Ok(ended);
+        }
+    }
+}
+
+/// What a step's end means for the turn: an end of it, or the next step.
+async fn after_step(
+    parts: &TurnParts,
+    end: StepEnd,
+    stop: &Stop,
+) -> Result<(Option<Ended>, Option<StepUsage>), Fault> {
+    let cancelled = || stop.token.is_cancelled().then(|| Ended::with(TurnStatus::Cancelled));
+    match end {
+        StepEnd::Calls { calls, usage } => {
+            parts.pipeline.run_calls(calls, &stop.token).await?;
+            Ok((cancelled(), usage))
+        }
+        StepEnd::Answered { usage } => {
+            let ended = cancelled().or_else(|| {
+                // Input that came during the last step is answered in this turn (check 45).
+                parts.inbox.close_if_empty().then(|| Ended::with(TurnStatus::Completed))
+            });
+            Ok((ended, usage))
+        }
+        StepEnd::OutputLimit { usage } => {
+            Ok((cancelled().or(Some(Ended::with(TurnStatus::OutputLimit))), usage))
+        }
+        StepEnd::Refused { usage } => Ok((Some(Ended::with(TurnStatus::Refused)), usage)),
+        StepEnd::Cancelled { usage } => Ok((Some(Ended::with(TurnStatus::Cancelled)), usage)),
+        StepEnd::Failed { reason } => Ok((Some(Ended::failed(reason)), None)),
+    }
+}
+
+/// Collects what the next step reads, through the hooks.
+async fn claim_input(parts: &TurnParts, first: Option<Claim>, steers: &[Input]) -> Result<Vec<Claim>, String> {
+    let mut claim: Vec<Claim> =
+        first.into_iter().chain(steers.iter().cloned().map(Claim::Injected)).collect();
+    for hook in &parts.hooks {
+        claim = hook.before_step(claim).await.map_err(|rejected| rejected.0)?;
+    }
+    Ok(claim)
+}
+
+/// The ceiling of `design.md §4 Turns`: a turn that nobody attends ends at its limit;
+/// an attended one asks whether to go on.
+async fn check_ceiling(
+    parts: &TurnParts,
+    step: u32,
+    asked_at: &mut u32,
+    stop: &Stop,
+) -> Result<Option<Ended>, Fault> {
+    let limits = parts.policy.settings().limits;
+    if !parts.approvals.attended() {
+        return Ok((step >= limits.max_steps).then(|| step_limit(step)));
+    }
+    if step == 0 || step - *asked_at < limits.ask_after_steps {
+        return Ok(None);
+    }
+    *asked_at = step;
+    let title = format!("Go on after {step} steps?");
+    let question = Question {
+        call: Call {
+            id: format!("continue-{}", parts.core.next_seq()),
+            name: "continue".to_owned(),
+            args: Ok(serde_json::json!({ "steps": step })),
+        },
+        kind: Kind::Other,
+        title,
+        reason: format!("this turn has taken {step} steps; it may be going in circles"),
+        preview: Vec::new(),
+        offered_rule: None,
+    };
+    Ok(match parts.approvals.ask(question, &stop.token).await? {
+        Answer::Approved => None,
+        Answer::Denied { .. } => Some(step_limit(step)),
+        Answer::Cancelled => Some(Ended::with(TurnStatus::Cancelled)),
+    })
+}
+
+fn step_limit(step: u32) -> Ended {
+    Ended { status: TurnStatus::StepLimit, reason: Some(format!("the turn reached its limit of {step} steps")) }
+}
+
+/// Gives each call of the open turn that has no result an error result, so that no
+/// history holds a call without one and no card spins for ever.
+fn close_owed_calls(core: &Core, status: TurnStatus) -> Result<(), Fault> {
+    let error = match status {
+        TurnStatus::Cancelled => "cancelled before execution",
+        _ => "the turn ended before this call had a result; it may have run in part",
+    };
+    for owed in core.state(|state| state.turn.owed_calls()) {
+        if let Some(Part::ToolCall { id, name, args }) = owed.unlogged {
+            core.append(Payload::ToolCall { id, name, args })?;
+        }
+        core.append(Payload::ToolResult {
+            id: owed.id,
+            content: None,
+            error: Some(error.to_owned()),
+            images: Vec::new(),
+        })?;
+    }
+    Ok(())
+}
