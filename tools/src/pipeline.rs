@@ -45,3 +45,11 @@ pub trait CallHook: Send + Sync {
 /// A hook's refusal; the text becomes the call's error result.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Veto(pub String);
+
+/// The rest of an `around` chain.
+pub struct Next<'a> {
+    rest: &'a [Arc<dyn CallHook>],
+}
+impl Next<'_> {
+    pub async fn run(self, _call: Call) -> Result<CallResult, Fault> { let _ = self.rest; Ok(CallResult::error("")) }
+}

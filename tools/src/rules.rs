@@ -1,0 +1,296 @@
+//! Rules: grants and denials for kinds of calls, in the text form that people read and
+//! write: `Tool`, `mcp__server__*`, `Bash(cargo test)`, `Bash(cargo test:*)`,
+//! `Edit(src/**)`, `Read(/etc/hosts)`.
+//!
+//! This is the first form. A command is judged by its text, so an allow rule matches only
+//! a single plain command: anything that could make it more (a second command, an
+//! expansion, an assignment, a wrapper) is left to be asked. Ask and deny rules err to the
+//! other side: they match when any piece of the command might be what they name.
+
+use std::path::Path;
+
+use globset::{GlobBuilder, GlobMatcher};
+
+use crate::floor::glob_matches;
+
+/// What a rule does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Effect {
+    Allow,
+    Ask,
+    Deny,
+}
+
+/// How far a rule reaches.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Scope {
+    /// Comes with Terret.
+    BuiltIn,
+    Session,
+    Project,
+    Everywhere,
+}
+
+/// One rule. Its text is what people see and what is stored.
+#[derive(Debug, Clone)]
+pub struct Rule {
+    pub effect: Effect,
+    pub scope: Scope,
+    text: String,
+    tool: String,
+    subject: Pattern,
+}
+
+impl PartialEq for Rule {
+    fn eq(&self, other: &Self) -> bool {
+        (self.effect, self.scope, &self.text) == (other.effect, other.scope, &other.text)
+    }
+}
+
+impl Eq for Rule {}
+
+/// What a rule text got wrong.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum RuleError {
+    #[error("a rule is empty; write a tool's name, for example `Bash(cargo test)`")]
+    Empty,
+    #[error("the rule `{0}` has a `(` and does not end with `)`")]
+    Unclosed(String),
+    #[error("the rule `{0}` has nothing between its parentheses; write `{1}` for every call of that tool")]
+    NoSubject(String, String),
+    #[error("the rule `{text}` has a path pattern that cannot be read: {reason}")]
+    Pattern { text: String, reason: String },
+    #[error("the rule `{0}` names a tool with a character that no tool name has")]
+    Name(String),
+}
+
+/// What a call is about, as rules match it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Subject<'a> {
+    /// The text inside `Tool(…)`: a command, a path, a host.
+    pub text: &'a str,
+    /// The session's folder, for relative path patterns.
+    pub cwd: &'a Path,
+}
+
+#[derive(Debug, Clone)]
+enum Pattern {
+    /// Every call of the tool.
+    Any,
+    Command(String),
+    CommandPrefix(String),
+    Path(GlobMatcher),
+    Text(String),
+}
+
+/// Tools whose subject is a command line.
+const COMMAND_TOOLS: &[&str] = &["Bash", "job_start"];
+/// Tools that `Edit` rules are about.
+const EDIT_TOOLS: &[&str] = &["Edit", "Write", "MultiEdit"];
+/// Tools that `Read` rules are about.
+const READ_TOOLS: &[&str] = &["Read", "Glob", "Grep"];
+
+impl Rule {
+    /// Reads a rule's text.
+    ///
+    /// # Errors
+    /// [`RuleError`] says what is wrong with it.
+    pub fn parse(text: &str, effect: Effect, scope: Scope) -> Result<Self, RuleError> {
+        let text = text.trim();
+        let (tool, subject) = match text.split_once('(') {
+            None => (text, None),
+            Some((tool, rest)) => {
+                let inner = rest.strip_suffix(')').ok_or_else(|| RuleError::Unclosed(text.to_owned()))?;
+                (tool.trim(), Some(inner))
+            }
+        };
+        if tool.is_empty() {
+            return Err(RuleError::Empty);
+        }
+        let fits = |character: char| character.is_ascii_alphanumeric() || "_-.*?[]!^\\".contains(character);
+        if !tool.chars().all(fits) {
+            return Err(RuleError::Name(text.to_owned()));
+        }
+        let subject = match subject {
+            None => Pattern::Any,
+            Some(inner) if inner.trim().is_empty() => {
+                return Err(RuleError::NoSubject(text.to_owned(), tool.to_owned()));
+            }
+            Some("*") => Pattern::Any,
+            Some(inner) if COMMAND_TOOLS.contains(&tool) => match inner.strip_suffix(":*") {
+                Some(prefix) => Pattern::CommandPrefix(prefix.trim().to_owned()),
+                None => Pattern::Command(inner.trim().to_owned()),
+            },
+            Some(inner) if EDIT_TOOLS.contains(&tool) || READ_TOOLS.contains(&tool) => {
+                Pattern::Path(path_matcher(text, inner)?)
+            }
+            Some(inner) => Pattern::Text(inner.to_owned()),
+        };
+        Ok(Self { effect, scope, text: text.to_owned(), tool: tool.to_owned(), subject })
+    }
+
+    /// The text as it was written.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// Whether the rule speaks about a call.
+    pub fn matches(&self, tool: &str, subject: Option<Subject<'_>>) -> bool {
+        if !self.names(tool) {
+            return false;
+        }
+        let strict = self.effect == Effect::Allow;
+        match (&self.subject, subject) {
+            (Pattern::Any, _) => true,
+            (_, None) => false,
+            (Pattern::Command(wanted), Some(subject)) => {
+                command_matches(subject.text, strict, |command| command == wanted)
+            }
+            (Pattern::CommandPrefix(prefix), Some(subject)) => {
+                command_matches(subject.text, strict, |command| has_prefix(command, prefix))
+            }
+            (Pattern::Path(pattern), Some(subject)) => path_matches(pattern, &subject),
+            (Pattern::Text(pattern), Some(subject)) => glob_matches(pattern, subject.text),
+        }
+    }
+
+    fn names(&self, tool: &str) -> bool {
+        if glob_matches(&self.tool, tool) {
+            return true;
+        }
+        match self.tool.as_str() {
+            "Edit" => EDIT_TOOLS.contains(&tool),
+            "Bash" => COMMAND_TOOLS.contains(&tool),
+            // A bare `Read` is the tool; with a path it is what may be looked at.
+            "Read" => !matches!(self.subject, Pattern::Any) && READ_TOOLS.contains(&tool),
+            _ => false,
+        }
+    }
+}
+
+/// The rule that "always in this session" would add for a call; none when no rule could
+/// match it again.
+pub fn offer(tool: &str, subject: Option<&str>) -> Option<String> {
+    if COMMAND_TOOLS.contains(&tool) {
+        let command = subject?.trim();
+        let safe = is_plain(command) && !command.ends_with(":*") && command != "*";
+        return safe.then(|| format!("{tool}({command})"));
+    }
+    if EDIT_TOOLS.contains(&tool) {
+        let path = subject?;
+        // Blanks at the edges and controls would not survive being shown and read again.
+        let safe = path.trim() == path && !path.chars().any(char::is_control);
+        return safe.then(|| format!("Edit({})", escape_glob(path)));
+    }
+    tool.chars().all(|character| character.is_ascii_alphanumeric() || "_-.".contains(character)).then(|| tool.to_owned())
+}
+
+fn escape_glob(path: &str) -> String {
+    let mut escaped = String::with_capacity(path.len());
+    for character in path.chars() {
+        if "*?[]{}\\!".contains(character) {
+            escaped.push('\\');
+        }
+        escaped.push(character);
+    }
+    escaped
+}
+
+fn path_matcher(text: &str, pattern: &str) -> Result<GlobMatcher, RuleError> {
+    let bare = pattern.strip_prefix("./").unwrap_or(pattern);
+    GlobBuilder::new(bare)
+        .literal_separator(true)
+        .backslash_escape(true)
+        .build()
+        .map(|glob| glob.compile_matcher())
+        .map_err(|error| RuleError::Pattern { text: text.to_owned(), reason: error.kind().to_string() })
+}
+
+/// A pattern may be relative to the session's folder or absolute; so is the subject.
+fn path_matches(pattern: &GlobMatcher, subject: &Subject<'_>) -> bool {
+    let path = Path::new(subject.text);
+    if pattern.glob().glob().starts_with('/') {
+        return pattern.is_match(subject.cwd.join(path));
+    }
+    path.is_relative() && pattern.is_match(path)
+}
+
+fn command_matches(command: &str, strict: bool, test: impl Fn(&str) -> bool) -> bool {
+    let command = command.trim();
+    if strict {
+        return is_plain(command) && test(command);
+    }
+    pieces(command).any(|piece| test(piece))
+}
+
+fn has_prefix(command: &str, prefix: &str) -> bool {
+    command
+        .strip_prefix(prefix)
+        .is_some_and(|rest| prefix.is_empty() || rest.is_empty() || rest.starts_with(char::is_whitespace))
+}
+
+/// Programs that run the command in their arguments.
+const WRAPPERS: &[&str] = &[
+    "sudo", "doas", "env", "nohup", "timeout", "time", "nice", "ionice", "setsid", "stdbuf", "exec", "command",
+    "builtin", "eval", "source", ".", "xargs", "watch", "chroot", "strace", "script", "unshare", "nsenter", "su",
+    "runuser", "parallel", "busybox", "coproc", "trap", "!", "if", "then", "else", "elif", "while", "until", "for",
+    "do", "case", "select", "function", "bash", "sh", "dash", "zsh", "ksh", "fish",
+];
+
+/// Whether a command is one simple command whose words are what they seem: no operator,
+/// expansion, escape, comment, assignment or wrapper, and quotes only around plain text.
+pub fn is_plain(command: &str) -> bool {
+    let command = command.trim();
+    let mut quote = None;
+    for character in command.chars() {
+        match (quote, character) {
+            (_, '\n' | '\r' | '\0' | '\\') => return false,
+            (_, other) if other.is_control() && other != '\t' => return false,
+            (Some(open), other) if open == other => quote = None,
+            (Some('\''), _) => {}
+            (Some(_), '$' | '`' | '!') => return false,
+            (Some(_), _) => {}
+            (None, '\'' | '"') => quote = Some(character),
+            (None, ';' | '&' | '|' | '<' | '>' | '$' | '`' | '(' | ')' | '{' | '}' | '#' | '!') => return false,
+            (None, _) => {}
+        }
+    }
+    if quote.is_some() {
+        return false;
+    }
+    let Some(first) = command.split_whitespace().next() else { return false };
+    // The program's name must be literal, or it is not known what runs.
+    let literal = !first.contains(['*', '?', '[', ']', '=', '~', '\'', '"']);
+    literal && !WRAPPERS.contains(&program(first))
+}
+
+fn program(word: &str) -> &str {
+    word.rsplit('/').next().unwrap_or(word)
+}
+
+/// The pieces of a command line that may each be a command, for rules that must not miss
+/// one: split at every operator, and once more behind wrappers and assignments.
+fn pieces(command: &str) -> impl Iterator<Item = &str> {
+    let split = |character: char| ";&|<>$`(){}\n\r\"'".contains(character);
+    std::iter::once(command).chain(command.split(split)).flat_map(|piece| {
+        let piece = piece.trim();
+        let mut inner = Vec::new();
+        if !piece.is_empty() {
+            inner.push(piece);
+        }
+        let mut rest = piece;
+        // Each word after a wrapper or an assignment might be the command.
+        let mut wrapped = false;
+        while let Some((word, after)) = rest.split_once(char::is_whitespace) {
+            wrapped |= word.contains('=') || WRAPPERS.contains(&program(word));
+            rest = after.trim_start();
+            if wrapped && !rest.is_empty() {
+                inner.push(rest);
+            }
+        }
+        inner
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,157 @@
+//! What one session's tools act on: its roots, files, search and shell.
+//!
+//! Nothing outside this module touches files or processes. Every path that a model names
+//! goes through [`World::resolve`] or a method of [`files::Files`], which decide by the
+//! real path (`Terret spec §5.5`).
+
+pub mod editor;
+pub mod files;
+mod open;
+pub mod paths;
+pub mod process;
+pub mod protection;
+pub mod replace;
+pub mod search;
+pub mod shell;
+pub mod text;
+pub mod window;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use crate::world::editor::EditorFiles;
+use crate::world::files::{FileError, FileHook, FileOperation, Files};
+use crate::world::paths::Root;
+
+/// What a [`World`] is made from.
+#[derive(Default)]
+pub struct WorldSettings {
+    /// The session's folder; must exist. Relative paths start here.
+    pub cwd: PathBuf,
+    /// Further folders that the session may work in; each must exist.
+    pub additional_directories: Vec<PathBuf>,
+    /// Our private folder for full outputs. Tools can read in it and not write.
+    pub scratch: PathBuf,
+    /// Folders that no tool may reach even inside the roots: our state and runtime folders.
+    pub denied: Vec<PathBuf>,
+    /// The open buffers, where the client offers them.
+    pub editor: Option<Arc<dyn EditorFiles>>,
+    /// What commands find in their environment.
+    pub environment: Environment,
+    /// Asked before each file operation, in order.
+    pub hooks: Vec<Arc<dyn FileHook>>,
+}
+
+/// The environment of what the session starts. Everything not named is scrubbed.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Environment {
+    /// Names passed on from our own environment, beyond the harmless built-in set.
+    pub keep: Vec<String>,
+    /// Variables set for every command.
+    pub set: BTreeMap<String, String>,
+}
+
+/// Why a world cannot be made.
+#[derive(Debug, thiserror::Error)]
+pub enum WorldError {
+    #[error("the folder {} cannot be used as a workspace: {source}; open an existing folder", path.display())]
+    Root {
+        path: PathBuf,
+        #[source]
+        source: std::io::Error,
+    },
+    #[error("{} is not a folder; a workspace is a folder", path.display())]
+    NotAFolder { path: PathBuf },
+}
+
+/// One session's world. Shared by its calls.
+pub struct World {
+    files: Files,
+    scratch: PathBuf,
+    environment: Environment,
+}
+
+impl World {
+    /// Checks the folders and takes their real paths.
+    ///
+    /// # Errors
+    /// [`WorldError`] when a root is missing or no folder.
+    pub fn new(settings: WorldSettings) -> Result<Self, WorldError> {
+        let scratch = settings.scratch.canonicalize().unwrap_or_else(|_| settings.scratch.clone());
+        let roots = Self::roots_of(&settings.cwd, &settings.additional_directories)?;
+        let files = Files::new(roots, scratch.clone(), &settings.denied, settings.editor, settings.hooks);
+        Ok(Self { files, scratch, environment: settings.environment })
+    }
+
+    /// Replaces the further folders; what runs keeps what it opened.
+    ///
+    /// # Errors
+    /// [`WorldError`]; then nothing changed.
+    pub fn set_additional_directories(&self, directories: &[PathBuf]) -> Result<(), WorldError> {
+        let roots = Self::roots_of(self.files.given_cwd().as_path(), directories)?;
+        self.files.set_roots(roots);
+        Ok(())
+    }
+
+    /// The real path of the session's folder.
+    pub fn cwd(&self) -> PathBuf {
+        self.files.cwd()
+    }
+
+    /// The real paths of all roots, the session's folder first.
+    pub fn roots(&self) -> Vec<PathBuf> {
+        self.files.roots().iter().map(|root| root.real.clone()).collect()
+    }
+
+    /// The private folder for full outputs.
+    pub fn scratch(&self) -> &Path {
+        &self.scratch
+    }
+
+    /// What commands find in their environment.
+    pub fn environment(&self) -> &Environment {
+        &self.environment
+    }
+
+    /// The file system as this session sees it.
+    pub fn files(&self) -> &Files {
+        &self.files
+    }
+
+    /// The real path behind a path that a model named, when the session may read there.
+    ///
+    /// # Errors
+    /// `<path> is outside the granted workspace`, a hook's veto, or the system's refusal.
+    pub fn resolve(&self, path: impl AsRef<Path>) -> Result<PathBuf, FileError> {
+        self.files.resolve(path.as_ref(), FileOperation::Read)
+    }
+
+    /// Why writing this path is always asked for, if it is.
+    pub fn protection(&self, path: impl AsRef<Path>) -> Option<&'static str> {
+        self.files.protection(path.as_ref())
+    }
+
+    /// The path as rules and titles show it: relative to the session's folder when inside.
+    pub fn relative(&self, path: impl AsRef<Path>) -> String {
+        self.files.relative(path.as_ref())
+    }
+
+    fn roots_of(cwd: &Path, directories: &[PathBuf]) -> Result<Vec<Root>, WorldError> {
+        let mut roots: Vec<Root> = Vec::with_capacity(directories.len() + 1);
+        for given in std::iter::once(cwd).chain(directories.iter().map(PathBuf::as_path)) {
+            let real =
+                given.canonicalize().map_err(|source| WorldError::Root { path: given.to_owned(), source })?;
+            if !real.is_dir() {
+                return Err(WorldError::NotAFolder { path: given.to_owned() });
+            }
+            if !roots.iter().any(|root| root.real == real) {
+                roots.push(Root { given: given.to_owned(), real });
+            }
+        }
+        Ok(roots)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,1 @@
+//! Built beside this crate's other rooms.
