@@ -45,7 +45,10 @@ pub enum Payload {
     /// Right after a copied prefix; `boundary` is the number of copied events,
     /// null when the whole log was copied.
     #[serde(rename = "session/forked")]
-    SessionForked { from: SessionId, boundary: Option<u64> },
+    SessionForked {
+        from: SessionId,
+        boundary: Option<u64>,
+    },
     #[serde(rename = "session/titled")]
     SessionTitled { title: String },
     #[serde(rename = "session/compacted")]
@@ -108,7 +111,11 @@ pub enum Payload {
 
     // --- tool calls --------------------------------------------------------
     #[serde(rename = "tool/call")]
-    ToolCall { id: String, name: String, args: Value },
+    ToolCall {
+        id: String,
+        name: String,
+        args: Value,
+    },
     /// Ours: the gate has passed and the effect may have begun (`design.md §8`, check 30).
     #[serde(rename = "tool/started")]
     ToolStarted { id: String },
@@ -126,7 +133,11 @@ pub enum Payload {
     },
     /// Ours: a file's content as a call saw it; later edits are refused when it differs.
     #[serde(rename = "file/seen")]
-    FileSeen { call_id: String, path: String, hash: String },
+    FileSeen {
+        call_id: String,
+        path: String,
+        hash: String,
+    },
     /// Ours: a file is about to get new content; both sides are kept as blobs.
     #[serde(rename = "file/changed")]
     FileChanged { call_id: String, change: FileChange },
@@ -165,7 +176,12 @@ pub enum Payload {
     PolicyUpdated { patterns: Vec<String> },
     /// Ours: a rule joined the session's own layer.
     #[serde(rename = "rule/added")]
-    RuleAdded { id: String, rule: String, effect: RuleEffect, by: String },
+    RuleAdded {
+        id: String,
+        rule: String,
+        effect: RuleEffect,
+        by: String,
+    },
     /// Ours: a rule of the session's own layer was taken back.
     #[serde(rename = "rule/removed")]
     RuleRemoved { id: String, by: String },
@@ -174,10 +190,17 @@ pub enum Payload {
     /// Ours: system prompt and tool schemas of the requests that follow, written
     /// when they differ from the last frame, so the log covers all a model sees.
     #[serde(rename = "request/frame")]
-    RequestFrame { system: String, tools: Vec<ToolSchema> },
+    RequestFrame {
+        system: String,
+        tools: Vec<ToolSchema>,
+    },
     /// Ours: a durable choice for this session: `mode`, `model`, `thinking`.
     #[serde(rename = "option/set")]
-    OptionSet { option: String, value: String, by: String },
+    OptionSet {
+        option: String,
+        value: String,
+        by: String,
+    },
     /// Ours: the folders beside `cwd` that the session may work in, as a whole list.
     #[serde(rename = "roots/set")]
     RootsSet { additional_directories: Vec<String> },
@@ -194,7 +217,10 @@ pub enum Payload {
     NoticeShown { severity: Severity, text: String },
     /// Ours: a torn last line was cut off and kept beside the log.
     #[serde(rename = "log/repaired")]
-    LogRepaired { kept_aside: String, dropped_bytes: u64 },
+    LogRepaired {
+        kept_aside: String,
+        dropped_bytes: u64,
+    },
 }
 
 /// How a turn ended. The last three are ours; the seed folds them into others.
@@ -236,7 +262,9 @@ pub struct StepUsage {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Part {
-    Text { text: String },
+    Text {
+        text: String,
+    },
     /// Replayed only to the provider that made it.
     Thinking {
         text: String,
@@ -244,7 +272,11 @@ pub enum Part {
         signature: Option<String>,
         provider: String,
     },
-    ToolCall { id: String, name: String, args: Value },
+    ToolCall {
+        id: String,
+        name: String,
+        args: Value,
+    },
     ToolResult {
         id: String,
         content: Option<String>,
@@ -252,7 +284,9 @@ pub enum Part {
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         images: Vec<ImageRef>,
     },
-    Image { image: ImageRef },
+    Image {
+        image: ImageRef,
+    },
 }
 
 /// An image kept as a blob.
@@ -266,11 +300,22 @@ pub struct ImageRef {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum PromptBlock {
-    Text { text: String },
-    ResourceLink { uri: String, name: String },
+    Text {
+        text: String,
+    },
+    ResourceLink {
+        uri: String,
+        name: String,
+    },
     /// An embedded text resource.
-    Resource { uri: String, mime_type: Option<String>, text: String },
-    Image { image: ImageRef },
+    Resource {
+        uri: String,
+        mime_type: Option<String>,
+        text: String,
+    },
+    Image {
+        image: ImageRef,
+    },
 }
 
 /// Both sides of a file that a call changes, or would change.

@@ -32,8 +32,14 @@ impl TryFrom<String> for SessionId {
 
     fn try_from(text: String) -> Result<Self, BadSessionId> {
         let fits = (1..=64).contains(&text.len())
-            && text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-');
-        if fits { Ok(Self(text)) } else { Err(BadSessionId(text.chars().take(64).collect())) }
+            && text
+                .bytes()
+                .all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-');
+        if fits {
+            Ok(Self(text))
+        } else {
+            Err(BadSessionId(text.chars().take(64).collect()))
+        }
     }
 }
 

@@ -1,1 +1,47 @@
 //! The durable log of a session: events, store, index and the projections that read it.
+//!
+//! A session is one append-only file of JSON lines bound by a hash chain ([`Store`],
+//! [`SessionLog`]). What the model sees, what the editor sees, the plan, usage and
+//! pending approvals are folds of it ([`SessionState`], [`editor::EditorFold`]) that
+//! take one event at a time, so that a step costs the same at any length of the log.
+
+pub mod blob;
+pub mod catalogue;
+mod clock;
+mod error;
+pub mod event;
+mod hex;
+pub mod id;
+mod layer;
+mod line;
+mod lock;
+mod open;
+mod platform;
+pub mod projection;
+mod reader;
+mod session_log;
+mod store;
+pub mod strict_json;
+mod sync;
+
+pub use blob::{BlobId, Blobs, MAX_BLOB_BYTES};
+pub use catalogue::{PayloadError, catalogue, events_page};
+pub use clock::{Clock, SystemClock};
+pub use error::{AppendError, BlobError, StoreError};
+pub use event::{
+    Event, FileChange, ImageRef, InjectedBy, Part, Payload, PromptBlock, RuleEffect, Severity,
+    StepUsage, ToolSchema, TurnStatus, Verdict,
+};
+pub use id::{BadSessionId, SessionId};
+pub use layer::{FileLayer, RealFiles};
+pub use line::{FORMAT_VERSION, MAX_LINE_BYTES};
+pub use projection::editor::{self, EditorFold, EditorItem};
+pub use projection::{
+    Created, FrameContent, History, HistoryMessage, HistoryPart, HistoryRole, OpenTurn, OwedCall,
+    PendingApproval, PendingApprovals, Plan, PlanEntry, PlanStatus, RecordedVerdict, RequestFrame,
+    SessionRule, SessionRules, SessionState, TurnState, UsageTotals,
+};
+pub use reader::EventReader;
+pub use session_log::SessionLog;
+pub use store::Store;
+pub use sync::Syncer;
