@@ -153,5 +153,27 @@ impl World {
     }
 }
 
+/// Whether a path that a person pointed at can be opened; a look alone, of any path,
+/// since the person named it and nothing of it reaches the model.
+///
+/// # Errors
+/// Why it cannot, in the system's words.
+pub fn look(path: &Path) -> std::io::Result<()> {
+    let metadata = std::fs::metadata(path)?;
+    // Opening a pipe or a device could wait for ever or do something.
+    if metadata.is_file() {
+        std::fs::File::open(path)?;
+    }
+    Ok(())
+}
+
+/// Whether two paths lead to one folder.
+pub fn same_folder(one: &Path, other: &Path) -> bool {
+    match (one.canonicalize(), other.canonicalize()) {
+        (Ok(one), Ok(other)) => one == other,
+        _ => one == other,
+    }
+}
+
 #[cfg(test)]
 mod tests;
