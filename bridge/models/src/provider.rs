@@ -53,6 +53,26 @@ pub enum ThinkingLevel {
     High,
 }
 
+impl ThinkingLevel {
+    /// All levels, weakest first.
+    pub const ALL: [Self; 4] = [Self::Off, Self::Low, Self::Medium, Self::High];
+
+    /// The name in config and in the editor.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Off => "off",
+            Self::Low => "low",
+            Self::Medium => "medium",
+            Self::High => "high",
+        }
+    }
+
+    /// The level of this name.
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|level| level.name() == name)
+    }
+}
+
 /// One request. What it holds is what the model sees, nothing is added later
 /// but the provider's own framing.
 #[derive(Debug, Clone)]
