@@ -16,3 +16,6 @@ pub mod rules;
 pub mod standard;
 pub mod table;
 pub mod world;
+
+#[cfg(test)]
+mod testing;

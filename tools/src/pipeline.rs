@@ -1,17 +1,49 @@
 //! The only way a call runs: hooks before, floor, gate, run, hooks after, one result.
+//!
+//! What one call goes through, in order:
+//!
+//! 1. `before` hooks, which may rewrite or veto it;
+//! 2. the tool must exist and the floor must admit it, as rewritten; then its arguments
+//!    are checked against its schema;
+//! 3. the gate ([`Policy::decide`]); where it asks, the change is previewed first, so that
+//!    nobody is asked about a call that cannot work;
+//! 4. `around` hooks, then `tool/started`, then the tool. A call that an `around` hook made
+//!    another one goes through 2 and 3 again;
+//! 5. `after` hooks, on denials of a person too, and not after a veto or the floor.
+//!
+//! Nothing on this way ends a turn but a [`Fault`]: a panic becomes the call's error result.
+//! How the calls of one message stand to each other is the barrier's part.
 
-use std::sync::{Arc, RwLock};
+use std::panic::AssertUnwindSafe;
+use std::path::PathBuf;
+use std::sync::{Arc, PoisonError, RwLock};
 
 use async_trait::async_trait;
+use futures::FutureExt;
+use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-use crate::call::{Answer, Approver, Call, CallContext, CallJournal, CallResult, Failure, Fault};
-use crate::gate::Policy;
+use crate::arguments;
+use crate::barrier;
+use crate::call::{
+    Answer, Approver, Call, CallContext, CallJournal, CallResult, Failure, Fault, FileChange, Output, Question, Tool,
+};
+use crate::floor;
+use crate::gate::{Decision, Policy};
+use crate::rules::Subject;
 use crate::table::Table;
 use crate::world::World;
 
+/// The result of a call that a cancel kept from running (`Terret spec §1.9`).
+pub const CANCELLED: &str = "cancelled before execution";
+/// The most text of a result that a model sees, in bytes.
+pub const MAX_TEXT: usize = 256 * 1024;
+/// The most bytes of its closing remarks.
+const MAX_REMARKS: usize = 16 * 1024;
+
 /// All that one session's calls run with. The engine builds it; `policy` is replaced
-/// when rules, mode or floor change, and read once per call.
+/// when rules, mode or floor change, and read anew for every decision.
+#[derive(Clone)]
 pub struct Pipeline {
     pub table: Arc<Table>,
     pub world: Arc<World>,
@@ -46,10 +78,322 @@ pub trait CallHook: Send + Sync {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Veto(pub String);
 
-/// The rest of an `around` chain.
+/// The rest of an `around` chain. Running it consumes it, so a tool runs once at most.
 pub struct Next<'a> {
     rest: &'a [Arc<dyn CallHook>],
+    execution: &'a Execution<'a>,
 }
+
+/// What stands at the end of the chain.
+struct Execution<'a> {
+    pipeline: &'a Pipeline,
+    /// The call that passed the gate.
+    gated: &'a Checked,
+    context: &'a CallContext,
+}
+
+/// A call whose tool exists, which the floor admits and whose arguments fit.
+pub(crate) struct Checked {
+    pub(crate) call: Call,
+    pub(crate) tool: Arc<dyn Tool>,
+    args: Value,
+    remarks: Vec<String>,
+}
+
+impl Pipeline {
+    /// Runs the calls of one message. Each gets exactly one `tool/result`.
+    ///
+    /// # Errors
+    /// A [`Fault`], which ends the turn; calls may then lack their result.
+    pub async fn run_calls(&self, calls: Vec<Call>, cancel: &CancellationToken) -> Result<(), Fault> {
+        barrier::run(Arc::new(self.clone()), calls, cancel).await
+    }
+
+    /// What the gate would say about a call now; none when there is no such tool. With
+    /// this the engine finds the waiting questions that a new rule settles:
+    /// those for which it is [`Decision::Run`].
+    pub fn decision(&self, call: &Call) -> Option<Decision> {
+        let checked = self.check(call.clone()).ok()?;
+        Some(self.decide(&checked))
+    }
+
+    /// The policy of this moment.
+    pub fn current_policy(&self) -> Arc<Policy> {
+        Arc::clone(&self.policy.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Runs the `before` hooks.
+    pub(crate) async fn admit(&self, call: Call) -> Result<Call, CallResult> {
+        let mut call = call;
+        for hook in &self.hooks {
+            match AssertUnwindSafe(hook.before(call)).catch_unwind().await {
+                Ok(Ok(admitted)) => call = admitted,
+                Ok(Err(Veto(reason))) => return Err(CallResult::error(reason)),
+                Err(_) => return Err(panicked("a hook before the call")),
+            }
+        }
+        Ok(call)
+    }
+
+    /// Step 2: the tool, the floor, the arguments.
+    pub(crate) fn check(&self, call: Call) -> Result<Checked, CallResult> {
+        let policy = self.current_policy();
+        let Some(tool) = self.table.get(&call.name).cloned() else {
+            return Err(CallResult::error(self.unknown(&policy, &call.name)));
+        };
+        if !policy.admits(&call.name) {
+            return Err(CallResult::error(floor::refusal(&call.name)));
+        }
+        let args = match &call.args {
+            Ok(args) => args.clone(),
+            Err(reason) => {
+                return Err(CallResult::error(format!(
+                    "the arguments of {} are not valid JSON: {reason}",
+                    call.name
+                )));
+            }
+        };
+        match arguments::check(&call.name, &tool.definition().parameters, args) {
+            Ok(checked) => Ok(Checked { call, tool, args: checked.args, remarks: checked.remarks }),
+            Err(failure) => Err(CallResult::error(failure.0)),
+        }
+    }
+
+    /// Step 3, without the asking.
+    pub(crate) fn decide(&self, checked: &Checked) -> Decision {
+        let definition = checked.tool.definition();
+        let subject = checked.tool.rule_subject(&self.world, &checked.args);
+        let cwd = self.world.cwd();
+        let subject = subject.as_deref().map(|text| Subject { text, cwd: &cwd });
+        let protection = if definition.mutating {
+            self.places(checked).iter().find_map(|path| self.world.protection(path))
+        } else {
+            None
+        };
+        self.current_policy().decide(definition, subject, protection)
+    }
+
+    /// The files that a call names.
+    pub(crate) fn places(&self, checked: &Checked) -> Vec<PathBuf> {
+        checked
+            .tool
+            .locations(&self.world, &checked.args)
+            .into_iter()
+            .map(|location| self.world.resolve(&location.path).unwrap_or(location.path))
+            .collect()
+    }
+
+    /// What a call would do to files.
+    pub(crate) async fn preview(
+        &self,
+        checked: &Checked,
+        cancel: &CancellationToken,
+    ) -> Result<Vec<FileChange>, CallResult> {
+        let context = self.context(&checked.call, cancel);
+        match AssertUnwindSafe(checked.tool.preview(&context, &checked.args)).catch_unwind().await {
+            Ok(Ok(changes)) => Ok(changes),
+            Ok(Err(Failure(text))) => Err(CallResult::error(text)),
+            Err(_) => Err(panicked(&checked.call.name)),
+        }
+    }
+
+    /// The words of a question.
+    pub(crate) fn question(
+        &self,
+        checked: &Checked,
+        reason: String,
+        offered_rule: Option<String>,
+        preview: Vec<FileChange>,
+    ) -> Question {
+        Question {
+            call: checked.call.clone(),
+            kind: checked.tool.definition().kind,
+            title: checked.tool.title(&checked.args),
+            reason,
+            preview,
+            offered_rule,
+        }
+    }
+
+    /// After a wait: whether the floor or a deny rule stands against it now.
+    pub(crate) fn forbidden(&self, checked: &Checked) -> Option<CallResult> {
+        let subject = checked.tool.rule_subject(&self.world, &checked.args);
+        let cwd = self.world.cwd();
+        let subject = subject.as_deref().map(|text| Subject { text, cwd: &cwd });
+        self.current_policy().forbids(checked.tool.definition(), subject).map(CallResult::error)
+    }
+
+    /// Steps 4 and 5 for a call that passed the gate.
+    pub(crate) async fn execute(&self, checked: &Checked, cancel: &CancellationToken) -> Result<CallResult, Fault> {
+        let context = self.context(&checked.call, cancel);
+        let execution = Execution { pipeline: self, gated: checked, context: &context };
+        let next = Next { rest: &self.hooks, execution: &execution };
+        let result = match AssertUnwindSafe(next.run(checked.call.clone())).catch_unwind().await {
+            Ok(result) => result?,
+            Err(_) => panicked(&checked.call.name),
+        };
+        Ok(self.finish(&checked.call, result).await)
+    }
+
+    /// Runs the `after` hooks.
+    pub(crate) async fn finish(&self, call: &Call, result: CallResult) -> CallResult {
+        let mut result = result;
+        for hook in &self.hooks {
+            result = match AssertUnwindSafe(hook.after(call, result)).catch_unwind().await {
+                Ok(result) => result,
+                Err(_) => panicked("a hook after the call"),
+            };
+        }
+        result
+    }
+
+    /// Asks, and gives the result when the answer is not a yes.
+    pub(crate) async fn ask(
+        &self,
+        question: Question,
+        cancel: &CancellationToken,
+    ) -> Result<Option<CallResult>, Fault> {
+        let call = question.call.clone();
+        let answer = self.approver.ask(question, cancel).await?;
+        Ok(refusal(&call, answer))
+    }
+
+    fn context(&self, call: &Call, cancel: &CancellationToken) -> CallContext {
+        CallContext {
+            call_id: call.id.clone(),
+            world: Arc::clone(&self.world),
+            journal: Arc::clone(&self.journal),
+            cancel: cancel.clone(),
+        }
+    }
+
+    fn unknown(&self, policy: &Policy, name: &str) -> String {
+        let shown: String = name.chars().take(80).flat_map(char::escape_debug).collect();
+        let names: Vec<&str> = self
+            .table
+            .iter()
+            .map(|tool| tool.definition().name)
+            .filter(|name| policy.admits(name))
+            .collect();
+        if names.is_empty() {
+            return format!("no tool named {shown}; there are no tools");
+        }
+        format!("no tool named {shown}; there are {}", names.join(", "))
+    }
+}
+
 impl Next<'_> {
-    pub async fn run(self, _call: Call) -> Result<CallResult, Fault> { let _ = self.rest; Ok(CallResult::error("")) }
+    /// Runs the rest of the chain with this call.
+    ///
+    /// # Errors
+    /// A [`Fault`], which ends the turn.
+    pub async fn run(self, call: Call) -> Result<CallResult, Fault> {
+        if let Some((hook, rest)) = self.rest.split_first() {
+            return hook.around(call, Next { rest, execution: self.execution }).await;
+        }
+        self.execution.run(call).await
+    }
 }
+
+impl Execution<'_> {
+    async fn run(&self, call: Call) -> Result<CallResult, Fault> {
+        if call == self.gated.call {
+            if let Some(result) = self.pipeline.forbidden(self.gated) {
+                return Ok(result);
+            }
+            return self.start(self.gated).await;
+        }
+        // Another call than the one that passed: floor and gate stand before it as well.
+        let checked = match self.pipeline.check(call) {
+            Ok(checked) => checked,
+            Err(result) => return Ok(result),
+        };
+        match self.pipeline.decide(&checked) {
+            Decision::Run => {}
+            Decision::Forbid { reason } => return Ok(CallResult::error(reason)),
+            Decision::Ask { reason, offered_rule } => {
+                let preview = match self.pipeline.preview(&checked, &self.context.cancel).await {
+                    Ok(preview) => preview,
+                    Err(result) => return Ok(result),
+                };
+                let question = self.pipeline.question(&checked, reason, offered_rule, preview);
+                if let Some(result) = self.pipeline.ask(question, &self.context.cancel).await? {
+                    return Ok(result);
+                }
+            }
+        }
+        self.start(&checked).await
+    }
+
+    async fn start(&self, checked: &Checked) -> Result<CallResult, Fault> {
+        if self.context.cancel.is_cancelled() {
+            return Ok(CallResult::error(CANCELLED));
+        }
+        self.pipeline.journal.started(&checked.call, checked.tool.definition()).await?;
+        let work = checked.tool.run(self.context, checked.args.clone());
+        Ok(match AssertUnwindSafe(work).catch_unwind().await {
+            Ok(Ok(mut output)) => {
+                output.remarks.extend(checked.remarks.iter().cloned());
+                CallResult::ok(output)
+            }
+            Ok(Err(Failure(text))) => CallResult::error(text),
+            Err(_) => panicked(&checked.call.name),
+        })
+    }
+}
+
+/// The result that an answer other than a yes makes.
+pub(crate) fn refusal(call: &Call, answer: Answer) -> Option<CallResult> {
+    match answer {
+        Answer::Approved => None,
+        Answer::Denied { reason } => Some(CallResult::error(format!("{} denied: {reason}", call.name))),
+        Answer::Cancelled => Some(CallResult::error(CANCELLED)),
+    }
+}
+
+/// The result of a call that broke inside. The panic's own words are for the log of the
+/// process, not for the model.
+pub(crate) fn panicked(what: &str) -> CallResult {
+    tracing::error!(what, "a panic was made an error result");
+    CallResult::error(format!(
+        "{what} broke with an internal error; what it had done by then stays done. This is a defect of Terret, not of the arguments"
+    ))
+}
+
+/// Bounds what a model sees of a result.
+pub(crate) fn bounded(result: CallResult) -> CallResult {
+    CallResult { content: result.content.map(bounded_output).map_err(|text| cut(text, MAX_TEXT).0) }
+}
+
+fn bounded_output(output: Output) -> Output {
+    let Output { text, images, remarks } = output;
+    let (text, dropped) = cut(text, MAX_TEXT);
+    let mut kept = Vec::with_capacity(remarks.len());
+    let mut room = MAX_REMARKS;
+    let count = remarks.len();
+    for remark in remarks {
+        if remark.len() > room {
+            kept.push(format!("{} more remarks are left out", count - kept.len()));
+            break;
+        }
+        room -= remark.len();
+        kept.push(remark);
+    }
+    if dropped > 0 {
+        kept.push(format!("the result is cut at {MAX_TEXT} bytes; {dropped} more bytes are left out"));
+    }
+    Output { text, images, remarks: kept }
+}
+
+fn cut(mut text: String, most: usize) -> (String, usize) {
+    if text.len() <= most {
+        return (text, 0);
+    }
+    let whole = text.len();
+    text.truncate(text.floor_char_boundary(most));
+    let dropped = whole - text.len();
+    (text, dropped)
+}
+
+#[cfg(test)]
+mod tests;

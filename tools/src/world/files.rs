@@ -406,10 +406,20 @@ impl Files {
         Ok(Place { path: real.to_owned(), root, relative })
     }
 
-    /// The editor's text of a file, and what to say when it could not be had.
+    /// The editor's text of a file, and what to say when it could not be had. What is no
+    /// text is not asked for.
     async fn buffer(&self, real: &Path) -> (Option<String>, Vec<String>) {
         let Some(editor) = &self.editor else { return (None, Vec::new()) };
         if real.starts_with(&self.scratch) && !self.scratch.as_os_str().is_empty() {
+            return (None, Vec::new());
+        }
+        let Ok(place) = self.place(real) else { return (None, Vec::new()) };
+        let may_be_text = tokio::task::spawn_blocking(move || match place.read() {
+            Ok((_, size)) if size > MAX_WHOLE => false,
+            Ok((file, _)) => window::may_be_text(file),
+            Err(error) => matches!(error, FileError::Missing { .. }),
+        });
+        if !may_be_text.await.unwrap_or(false) {
             return (None, Vec::new());
         }
         match tokio::time::timeout(EDITOR_PATIENCE, editor.read_text(&self.as_given(real))).await {

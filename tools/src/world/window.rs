@@ -132,6 +132,15 @@ pub(super) fn of_file(
     }
 }
 
+/// Whether a file's head speaks for text.
+pub(super) fn may_be_text(file: File) -> bool {
+    let mut head = Vec::new();
+    file.take(8 * 1024).read_to_end(&mut head).is_ok()
+        && image_type(&head).is_none()
+        && !head.starts_with(b"%PDF-")
+        && !text::looks_binary(&head)
+}
+
 fn encoding_remark(document: &Document) -> String {
     match document.encoding() {
         text::Encoding::Utf8 { .. } => "the file is UTF-8".to_owned(),
