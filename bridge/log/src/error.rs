@@ -25,7 +25,7 @@ pub enum StoreError {
     /// read but not continued.
     #[error(
         "the log of session `{id}` is damaged at event {seq}: {why}; the session is read-only, \
-         fork or export what is before it"
+         but it can be forked before that event, or what can be read of it salvaged into a copy"
     )]
     Broken {
         id: SessionId,
@@ -58,8 +58,11 @@ pub enum StoreError {
     #[error(transparent)]
     Append(#[from] AppendError),
     /// The list index failed; it can always be removed and is built anew.
-    #[error("the session index failed: {0}; it is rebuilt when its file is removed")]
-    Index(#[from] rusqlite::Error),
+    #[error("the session index `{}` failed: {source}; remove the file and it is built anew", path.display())]
+    Index {
+        path: PathBuf,
+        source: rusqlite::Error,
+    },
     #[error("`{0}` is no cursor of this list; start again without one")]
     BadCursor(String),
     #[error("`{0}` cannot be searched for: use at least one letter or digit")]

@@ -10,8 +10,10 @@ pub mod catalogue;
 mod clock;
 mod error;
 pub mod event;
+mod fork;
 mod hex;
 pub mod id;
+mod index;
 mod layer;
 mod line;
 mod lock;
@@ -19,10 +21,13 @@ mod open;
 mod platform;
 pub mod projection;
 mod reader;
+mod refs;
 mod session_log;
 mod store;
 pub mod strict_json;
 mod sync;
+mod transfer;
+mod verify;
 
 pub use blob::{BlobId, Blobs, MAX_BLOB_BYTES};
 pub use catalogue::{PayloadError, catalogue, events_page};
@@ -33,6 +38,7 @@ pub use event::{
     StepUsage, ToolSchema, TurnStatus, Verdict,
 };
 pub use id::{BadSessionId, SessionId};
+pub use index::{Index, Page, PendingRow, SearchHit, SessionFilter, SessionRow};
 pub use layer::{FileLayer, RealFiles};
 pub use line::{FORMAT_VERSION, MAX_LINE_BYTES};
 pub use projection::editor::{self, EditorFold, EditorItem};
@@ -45,3 +51,4 @@ pub use reader::EventReader;
 pub use session_log::SessionLog;
 pub use store::Store;
 pub use sync::Syncer;
+pub use verify::{Problem, Report};

@@ -22,8 +22,9 @@
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
-use crate::error::AppendError;
+use crate::error::{AppendError, StoreError};
 use crate::event::{Event, Part, Payload, StepUsage};
+use crate::id::SessionId;
 use crate::{hex, strict_json};
 
 /// The number of the format that is written here.
@@ -51,6 +52,28 @@ pub(crate) enum BadLine {
     Wrong(String),
     /// A format or an event type of a newer version.
     Newer(String),
+}
+
+impl BadLine {
+    pub(crate) fn why(&self) -> &str {
+        match self {
+            Self::Junk(why) | Self::Wrong(why) | Self::Newer(why) => why,
+        }
+    }
+
+    pub(crate) fn into_error(self, id: &SessionId, seq: u64) -> StoreError {
+        match self {
+            Self::Newer(found) => StoreError::Newer {
+                id: id.clone(),
+                found,
+            },
+            Self::Junk(why) | Self::Wrong(why) => StoreError::Broken {
+                id: id.clone(),
+                seq,
+                why,
+            },
+        }
+    }
 }
 
 /// Adds the line of an event to `buffer` and gives its hash. On an error the buffer
@@ -166,6 +189,20 @@ pub(crate) fn claimed_chain(line: &[u8]) -> Option<Chain> {
 pub(crate) fn claimed_seq(line: &[u8]) -> Option<u64> {
     split_chain(line)?;
     header(line).ok().map(|header| header.seq)
+}
+
+/// The type and the payload's own JSON in a line of the right form.
+pub(crate) fn raw_payload(line: &[u8]) -> Option<(&str, &[u8])> {
+    let (body_len, _) = split_chain(line)?;
+    let rest = line
+        .get(header(line).ok()?.length..body_len)?
+        .strip_prefix(br#","type":""#)?;
+    let end = rest.iter().position(|byte| *byte == b'"')?;
+    let (name, rest) = rest.split_at_checked(end)?;
+    Some((
+        std::str::from_utf8(name).ok()?,
+        rest.strip_prefix(br#"","payload":"#)?,
+    ))
 }
 
 fn chain_of(before: &Chain, body: &[u8]) -> Chain {

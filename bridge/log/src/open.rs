@@ -6,7 +6,6 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::error::StoreError;
-use crate::event::Payload;
 use crate::id::SessionId;
 use crate::layer::FileLayer;
 use crate::line::{self, BadLine};
@@ -61,15 +60,7 @@ pub(crate) fn scan(id: &SessionId, file: &File, path: &Path) -> Result<Scan, Sto
         }
         match line::decode(line, position.next_seq, Some(&position.chain)) {
             Ok((event, chain)) => {
-                if let Payload::SessionCompacted { upto_seq, .. } = event.payload {
-                    position.compacted = position.compacted.max(Some(upto_seq));
-                }
-                position = Position {
-                    length: lines.offset,
-                    next_seq: event.seq + 1,
-                    chain,
-                    ..position
-                };
+                position.follow(&event, chain, lines.offset);
                 state.apply(&event);
             }
             Err(BadLine::Junk(why)) => junk = Some(why),

@@ -33,6 +33,14 @@ pub struct EventReader {
     done: bool,
 }
 
+/// A place between two lines of a log.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Place {
+    pub(crate) offset: u64,
+    pub(crate) next_seq: u64,
+    pub(crate) chain: Chain,
+}
+
 struct Junk {
     offset: u64,
     why: String,
@@ -55,13 +63,34 @@ impl EventReader {
         })
     }
 
+    /// Goes on where an earlier reader of the same file ended.
+    pub(crate) fn resume(id: &SessionId, path: &Path, place: &Place) -> Result<Self, StoreError> {
+        let mut reader = Self::open(id, path, 0)?;
+        reader
+            .lines
+            .go_to(place.offset)
+            .map_err(StoreError::io("read", path))?;
+        reader.next_seq = place.next_seq;
+        reader.chain = Some(place.chain);
+        Ok(reader)
+    }
+
+    /// Where the next event begins; nothing behind a damaged one.
+    pub(crate) fn place(&self) -> Option<Place> {
+        Some(Place {
+            offset: self.lines.offset,
+            next_seq: self.next_seq,
+            chain: self.chain?,
+        })
+    }
+
     /// How many bytes of the file were read as whole lines.
     pub fn offset(&self) -> u64 {
         self.lines.offset
     }
 
     /// The hash of the last line that was read.
-    pub(crate) fn chain(&self) -> Option<Chain> {
+    pub(crate) fn last_chain(&self) -> Option<Chain> {
         self.chain
     }
 

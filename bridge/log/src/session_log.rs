@@ -146,9 +146,19 @@ impl SessionLog {
     /// [`AppendError`]: nothing of the event is in the log then, and the next append
     /// gets the same number (check 6).
     pub fn append(&mut self, payload: Payload) -> Result<Arc<Event>, AppendError> {
+        let at = self.clock.now_ms();
+        self.append_at(payload, at)
+    }
+
+    /// The same with the time of an event that is copied from another log.
+    pub(crate) fn append_at(
+        &mut self,
+        payload: Payload,
+        at: u64,
+    ) -> Result<Arc<Event>, AppendError> {
         let event = Event {
             seq: self.position.next_seq,
-            at: self.clock.now_ms(),
+            at,
             payload,
         };
         let mut position = self.position;

@@ -18,6 +18,7 @@ use crate::blob::Blobs;
 use crate::clock::Clock;
 use crate::error::StoreError;
 use crate::event::Payload;
+use crate::fork::CreateError;
 use crate::id::SessionId;
 use crate::layer::{FileLayer, RealFiles};
 use crate::lock;
@@ -116,6 +117,49 @@ impl Store {
         };
         let (holder, identity) = lock::take(&id, &file, &path, self.shared.clock.now_ms())?;
         Ok(self.writer(id, path, file, holder, identity, Position::START))
+    }
+
+    /// Makes a session whose log begins with `content`. The name appears only once all
+    /// of it is there, and with the lock held.
+    pub(crate) fn create_with(
+        &self,
+        id: SessionId,
+        mut content: impl io::Read,
+        position: Position,
+    ) -> Result<SessionLog, CreateError> {
+        let folder = &self.shared.sessions;
+        let store = CreateError::Store;
+        platform::private_folder(folder)
+            .map_err(StoreError::io("make the folder", folder))
+            .map_err(store)?;
+        let path = self.log_path(&id);
+        let temporary = path.with_extension(format!(
+            "new-{}-{}",
+            std::process::id(),
+            SessionId::generate()
+        ));
+        let file = platform::private_file()
+            .read(true)
+            .append(true)
+            .create_new(true)
+            .open(&temporary)
+            .map_err(StoreError::io("make", &temporary))
+            .map_err(store)?;
+        let result = copy(&mut content, &file, &temporary).and_then(|()| {
+            let locked = lock::take(&id, &file, &path, self.shared.clock.now_ms());
+            let (holder, identity) = locked.map_err(store)?;
+            match fs::hard_link(&temporary, &path) {
+                Ok(()) => Ok((holder, identity)),
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                    Err(store(StoreError::Exists { id: id.clone() }))
+                }
+                Err(error) => Err(store(StoreError::io("make", &path)(error))),
+            }
+        });
+        // The log has its own name by now, or is not wanted.
+        let _ = fs::remove_file(&temporary);
+        let (holder, identity) = result?;
+        Ok(self.writer(id, path, file, holder, identity, position))
     }
 
     /// Opens a session for writing: takes its lock, then in one pass checks the chain
@@ -228,8 +272,28 @@ impl Store {
         Ok(())
     }
 
-    pub(crate) fn clock(&self) -> &Arc<dyn Clock> {
-        &self.shared.clock
+    /// Removes blobs that no session refers to and that are older than a day: their
+    /// sessions were deleted. Says how many. Reads all logs, so call it seldom.
+    ///
+    /// # Errors
+    /// [`StoreError`] when a log cannot be read: then nothing is removed, since what it
+    /// refers to is not known.
+    pub fn sweep_blobs(&self) -> Result<u64, StoreError> {
+        const AGE: std::time::Duration = std::time::Duration::from_secs(24 * 60 * 60);
+        let mut kept = std::collections::HashSet::new();
+        for id in self.ids()? {
+            for event in self.read(&id, 0)? {
+                match event {
+                    Ok(event) => event.payload.for_each_blob(&mut |blob| {
+                        kept.insert(blob.clone());
+                    }),
+                    // What is lost there cannot be shown any more.
+                    Err(StoreError::Broken { .. }) => {}
+                    Err(error) => return Err(error),
+                }
+            }
+        }
+        Ok(self.blobs().sweep(AGE, |blob| kept.contains(blob))?)
     }
 
     /// Opens an existing log and takes its lock.
@@ -287,6 +351,21 @@ impl Store {
             identity,
             position,
         })
+    }
+}
+
+fn copy(content: &mut impl io::Read, mut file: &File, path: &Path) -> Result<(), CreateError> {
+    let mut buffer = vec![0; 64 * 1024];
+    loop {
+        let read = match content.read(&mut buffer) {
+            Ok(0) => return Ok(()),
+            Ok(read) => read,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            Err(error) => return Err(CreateError::Read(error)),
+        };
+        let bytes = buffer.get(..read).unwrap_or_default();
+        io::Write::write_all(&mut file, bytes)
+            .map_err(|error| CreateError::Store(StoreError::io("write", path)(error)))?;
     }
 }
 
