@@ -15,14 +15,14 @@ use crate::error::RpcError;
 use crate::framing::{DEFAULT_LINE_LIMIT, Line, LineBuffer};
 use crate::id::RequestId;
 use crate::lanes::{Lanes, Work};
-use crate::message::{self, Message, Noise};
+use crate::message::{self, Message, Noise, Outcome};
 use crate::noise;
 use crate::outbox::Outbox;
 use crate::params::RawParams;
 use crate::peer::Peer;
 use crate::responder::Responder;
 use crate::service::{IncomingRequest, Lane, Service};
-use crate::shared::Shared;
+use crate::shared::{Shared, Waiting};
 
 /// From this size on a line is read off the runtime's workers.
 const LARGE_LINE: usize = 1024 * 1024;
@@ -324,19 +324,7 @@ impl Reader {
                 id: Some(id),
                 outcome,
             } => {
-                // An answer that nobody waits for (any more) is ignored.
-                if let Some(waiting) = self.shared.answered(id) {
-                    match waiting.after_session {
-                        None => drop(waiting.answer.send(outcome)),
-                        Some(session) => {
-                            let work = Work::Answer {
-                                to: waiting.answer,
-                                outcome,
-                            };
-                            self.push(Lane::Session(session), work).await;
-                        }
-                    }
-                }
+                self.answered(id, outcome).await;
             }
             Message::Response { id: None, .. } => {
                 tracing::debug!("an answer to nothing was ignored")
@@ -356,6 +344,37 @@ impl Reader {
                 );
                 self.shared.note_noise(noise::shown(line));
             }
+        }
+    }
+
+    async fn answered(&self, id: u64, outcome: Outcome) {
+        match self.shared.answered(id) {
+            Some(Waiting {
+                answer,
+                after_session: None,
+            }) => drop(answer.send(outcome)),
+            Some(Waiting {
+                answer,
+                after_session: Some(session),
+            }) => {
+                self.push(
+                    Lane::Session(session),
+                    Work::Answer {
+                        to: answer,
+                        outcome,
+                    },
+                )
+                .await;
+            }
+            // Nobody asked, so it is no answer, but a request that lacks its method.
+            None if matches!(outcome, Outcome::Neither) => {
+                let error = RpcError::invalid_request(
+                    "a message must have a `method`, a `result` or an `error`",
+                );
+                self.refuse(RequestId::from_token(&id.to_string()), error)
+                    .await;
+            }
+            None => tracing::debug!("an answer that nobody waits for was ignored"),
         }
     }
 
@@ -436,6 +455,3 @@ fn cancelled_id(params: &RawParams) -> Option<RequestId> {
     let only: OnlyId<'_> = serde_json::from_slice(params.as_bytes()).ok()?;
     RequestId::from_token(only.id.get())
 }
-
-#[cfg(test)]
-mod tests;

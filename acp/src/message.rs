@@ -139,7 +139,8 @@ struct Envelope<'line> {
 impl<'line> Envelope<'line> {
     fn classify(self, line: &Bytes) -> Message {
         let id = self.id.map(|raw| RequestId::from_token(raw.get()));
-        let Some(method) = self.method else {
+        // Some write out every member and leave null in those that do not apply.
+        let Some(method) = self.method.filter(|raw| !is_null(raw)) else {
             return self.classify_answer(line, id);
         };
         let id = match id {

@@ -126,8 +126,19 @@ fn kind_of(message: &str) -> FaultKind {
     // The last one: the value stands before it and may hold the same words.
     match message.rsplit_once(", expected ") {
         Some((_, expected)) if told && !expected.is_empty() => {
-            FaultKind::Expected(expected.to_owned())
+            FaultKind::Expected(in_json_words(expected).to_owned())
         }
         _ => FaultKind::Refused,
+    }
+}
+
+/// The type's words for what JSON calls otherwise.
+fn in_json_words(expected: &str) -> &str {
+    match expected {
+        "a sequence" => "a list",
+        "a map" => "an object",
+        "path string" => "a string that is a path",
+        "u8" | "u16" | "u32" | "u64" | "usize" => "a whole number in range",
+        other => other,
     }
 }
