@@ -73,7 +73,7 @@ enum Place<'a> {
 impl Place<'_> {
     fn words(&self) -> String {
         match self {
-            Self::Root => "the arguments".to_owned(),
+            Self::Root => "the set of arguments".to_owned(),
             Self::Member { of: Self::Root, name } => format!("`{name}`"),
             Self::Member { of, name } => format!("`{name}` of {}", of.words()),
             Self::Item { of, number } => format!("item {number} of {}", of.words()),

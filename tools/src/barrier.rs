@@ -41,6 +41,8 @@ use crate::table::Table;
 
 /// How long a cancelled call has to end by itself.
 pub(crate) const GRACE: Duration = Duration::from_secs(2);
+/// How long an aborted call is waited for.
+const DROP_WAIT: Duration = Duration::from_millis(100);
 /// How many calls of one run work at the same time.
 const WIDTH: usize = 16;
 
@@ -251,6 +253,11 @@ async fn run_together(
             logged += 1;
         }
     }
+    if giving_up {
+        // An aborted task is dropped when it next yields; that is to be over before the turn is.
+        let ended = async { while tasks.join_next().await.is_some() {} };
+        let _ = tokio::time::timeout(DROP_WAIT, ended).await;
+    }
     Ok(())
 }
 
@@ -320,3 +327,6 @@ async fn is_as_shown(
         Err(_) => true,
     }
 }
+
+#[cfg(test)]
+mod tests;

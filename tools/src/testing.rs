@@ -1,6 +1,7 @@
 //! What the tests of this crate share: a world in a folder of its own, a journal that
-#![expect(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 //! remembers, an approver that answers by plan, and tools that do as they are told.
+
+#![expect(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
 use std::collections::{BTreeMap, VecDeque};
 use std::path::{Path, PathBuf};
