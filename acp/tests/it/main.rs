@@ -14,6 +14,7 @@ mod lanes;
 mod limits;
 mod noise;
 mod properties;
+mod seeds;
 mod support;
 
 /// A test file that is not named above would never run.
