@@ -1,2 +1,99 @@
-//! The `terret` binary.
-fn main() {}
+//! The `terret` binary: configuration, wiring and subcommands. This room alone reads the
+//! environment and decides what goes to standard output.
+
+mod args;
+mod command;
+mod config;
+mod logging;
+mod output;
+mod paths;
+mod reload;
+mod wiring;
+
+use std::process::ExitCode;
+
+use clap::Parser as _;
+
+use crate::args::{Cli, Command};
+use crate::config::Config;
+use crate::output::Output;
+use crate::paths::{Environment, Paths};
+use crate::wiring::Setup;
+
+/// The environment of this process.
+#[derive(Clone, Copy)]
+struct ProcessEnvironment;
+
+impl Environment for ProcessEnvironment {
+    fn var(&self, name: &str) -> Option<String> {
+        std::env::var(name).ok()
+    }
+}
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    match run(cli) {
+        Ok(code) => code,
+        Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
+        Err(error) => {
+            complain(&format!("terret: {error:#}"));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(cli: Cli) -> anyhow::Result<ExitCode> {
+    let paths = Paths::find(cli.global.home.as_deref(), &ProcessEnvironment)?;
+    // What checks a broken configuration must start with one.
+    let config = match Config::read(&paths.config_file()) {
+        Ok(config) => config,
+        Err(error) if matches!(cli.command, Command::Doctor) => {
+            return command::doctor::broken_config(&error, &mut Output::new());
+        }
+        Err(error) => return Err(error.into()),
+    };
+    logging::start(&config.log, cli.global.verbose)?;
+    let setup = Setup { paths, model: cli.global.model, config };
+    let environment = ProcessEnvironment;
+    let mut out = Output::new();
+    match cli.command {
+        Command::Acp => command::acp::run(setup, environment),
+        Command::Demo(args) => command::demo::run(&setup, &args),
+        Command::Run(args) => command::run::run(&setup, &environment, &args),
+        Command::Sessions(command) => {
+            command::sessions::run(&setup.paths, command, &mut out)?;
+            finish(out)
+        }
+        Command::Inbox(args) => {
+            command::inbox::run(&setup.paths, &environment, args.command, &mut out)?;
+            finish(out)
+        }
+        Command::Doctor => {
+            let healthy = command::doctor::run(&setup, &environment, &mut out)?;
+            finish(out)?;
+            Ok(if healthy { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+        }
+        Command::Config(command) => {
+            command::config::run(&setup, &environment, &command, &mut out)?;
+            finish(out)
+        }
+    }
+}
+
+fn finish(mut out: Output) -> anyhow::Result<ExitCode> {
+    std::io::Write::flush(&mut out)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    error
+        .chain()
+        .filter_map(|cause| cause.downcast_ref::<std::io::Error>())
+        .any(|cause| cause.kind() == std::io::ErrorKind::BrokenPipe)
+}
+
+/// The one line on stderr that ends a failed command.
+#[expect(clippy::print_stderr, reason = "a command's last word goes to the person, not to a log")]
+fn complain(text: &str) {
+    eprintln!("{text}");
+}

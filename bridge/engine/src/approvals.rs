@@ -9,7 +9,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
 use terret_log::{FileChange, Payload, RuleEffect, Verdict};
-use terret_tools::{Answer, Approver, Fault, Question};
+use terret_tools::call::{Answer, Approver, Fault, Question};
+use terret_tools::gate::Decision as Gate;
+use terret_tools::pipeline::Pipeline;
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
@@ -36,6 +38,8 @@ pub enum Decision {
 pub(crate) struct Approvals {
     core: Arc<Core>,
     policy: Arc<SessionPolicy>,
+    /// Tells what the gate says of a waiting call now.
+    judge: Pipeline,
     waiting: Mutex<Waiting>,
 }
 
@@ -51,14 +55,25 @@ struct Parked {
     answer: oneshot::Sender<Answer>,
 }
 
+/// Stands where a pipeline only judges and never asks.
+pub(crate) struct NobodyAsked;
+
+#[async_trait]
+impl Approver for NobodyAsked {
+    async fn ask(&self, _question: Question, _cancel: &CancellationToken) -> Result<Answer, Fault> {
+        Ok(Answer::Cancelled)
+    }
+}
+
 enum Parking {
     Waits { id: String, answer: oneshot::Receiver<Answer> },
     NobodyToAsk { reason: String },
 }
 
 impl Approvals {
-    pub(crate) fn new(core: Arc<Core>, policy: Arc<SessionPolicy>) -> Self {
-        Self { core, policy, waiting: Mutex::default() }
+    /// `judge` is the session's pipeline with [`NobodyAsked`] in the place of this.
+    pub(crate) fn new(core: Arc<Core>, policy: Arc<SessionPolicy>, judge: Pipeline) -> Self {
+        Self { core, policy, judge, waiting: Mutex::default() }
     }
 
     /// Says whether a person can be asked: an editor is attached, or the inbox is read.
@@ -111,13 +126,12 @@ impl Approvals {
 
     /// Settles every waiting request that the policy now lets run.
     pub(crate) fn settle_covered(&self, by: &str) -> Result<(), Fault> {
-        let policy = self.policy.current();
         let covered: Vec<(String, Parked)> = {
             let mut waiting = self.lock();
             let ids: Vec<String> = waiting
                 .calls
                 .iter()
-                .filter(|(_, parked)| policy.covers(&parked.question))
+                .filter(|(_, parked)| self.judge.decision(&parked.question.call) == Some(Gate::Run))
                 .map(|(id, _)| id.clone())
                 .collect();
             ids.into_iter().filter_map(|id| waiting.calls.remove_entry(&id)).collect()
@@ -154,6 +168,15 @@ impl Approvals {
     fn park(&self, question: Question, preview: Vec<FileChange>) -> Result<Parking, Fault> {
         let mut waiting = self.lock();
         let args = question.call.args.clone().unwrap_or_default();
+        // After a restart the request may stand in the log already (check 70).
+        let standing = self.core.state(|state| {
+            state.approvals.pending_for(&question.call.id, &question.call.name, &args).map(|found| found.id.clone())
+        });
+        if let (Some(id), true) = (standing, waiting.attended) {
+            let (sender, answer) = oneshot::channel();
+            waiting.calls.insert(id.clone(), Parked { question, answer: sender });
+            return Ok(Parking::Waits { id, answer });
+        }
         let event = self.core.append_with(|state| Payload::ApprovalRequested {
             id: format!("a{}", state.next_seq()),
             call_id: question.call.id.clone(),
@@ -184,6 +207,22 @@ impl Approvals {
         Ok(Parking::Waits { id, answer })
     }
 
+    /// The verdict that the open turn already holds for exactly this call, from before a
+    /// restart (check 93).
+    fn recorded(&self, question: &Question) -> Option<Answer> {
+        let args = question.call.args.as_ref().ok()?;
+        self.core.state(|state| {
+            let found = state.approvals.verdict_for(&question.call.id, &question.call.name, args)?;
+            Some(match found.verdict {
+                Verdict::Approved => Answer::Approved,
+                Verdict::Denied => {
+                    Answer::Denied { reason: found.reason.clone().unwrap_or_else(|| NO_REASON.to_owned()) }
+                }
+                Verdict::Cancelled => Answer::Cancelled,
+            })
+        })
+    }
+
     /// Keeps both sides of what would change, off the runtime.
     async fn store_preview(&self, question: &Question) -> Result<Vec<FileChange>, Fault> {
         if question.preview.is_empty() {
@@ -205,6 +244,9 @@ impl Approver for Approvals {
     async fn ask(&self, question: Question, cancel: &CancellationToken) -> Result<Answer, Fault> {
         if cancel.is_cancelled() {
             return Ok(Answer::Cancelled);
+        }
+        if let Some(answer) = self.recorded(&question) {
+            return Ok(answer);
         }
         let preview = self.store_preview(&question).await?;
         let (id, receiver) = match self.park(question, preview)? {
@@ -244,7 +286,7 @@ impl Approver for Approvals {
 }
 
 /// Keeps both sides of a change as blobs.
-pub(crate) fn stored_change(core: &Core, change: &terret_tools::FileChange) -> Result<FileChange, Fault> {
+pub(crate) fn stored_change(core: &Core, change: &terret_tools::call::FileChange) -> Result<FileChange, Fault> {
     let blobs = core.store().blobs();
     let keep = |side: &Option<Arc<[u8]>>| {
         side.as_ref()

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use terret_log::{ImageRef, Payload};
-use terret_tools::{Call, CallJournal, CallResult, Definition, Fault, FileChange, Replay};
+use terret_tools::call::{Call, CallJournal, CallResult, Fault, FileChange};
+use terret_tools::definition::{Definition, Replay};
 
 use crate::approvals::stored_change;
 use crate::core::Core;
@@ -15,6 +16,15 @@ pub(crate) struct CallLog(pub(crate) Arc<Core>);
 #[async_trait]
 impl CallJournal for CallLog {
     async fn called(&self, call: &Call) -> Result<(), Fault> {
+        // A resumed call may have been announced before the crash (check 67).
+        let announced = self.0.state(|state| {
+            state.turn.open.as_ref().is_some_and(|open| {
+                open.owed.iter().any(|owed| owed.id == call.id && owed.announced)
+            })
+        });
+        if announced {
+            return Ok(());
+        }
         self.0.append(Payload::ToolCall {
             id: call.id.clone(),
             name: call.name.clone(),

@@ -3,7 +3,7 @@
 
 use terret_log::{Payload, Severity, TurnStatus};
 
-use crate::options::{self, OFFERED_MODES};
+use crate::options::{self, OFFERED_MODES, mode_description};
 use crate::status::TurnOutcome;
 use crate::turn::TurnParts;
 
@@ -67,7 +67,7 @@ fn answer(parts: &TurnParts, command: &Command) -> Result<String, String> {
         ("help", _) => Ok(help()),
         ("mode", "") => {
             let options = options::current(parts);
-            Ok(format!("The mode is `{}`. {}", options.mode, modes()))
+            Ok(format!("The mode is `{}`. {}", options.mode.name(), modes()))
         }
         ("mode", mode) => options::set(parts, "mode", mode, "command")
             .map(|()| format!("The mode is now `{mode}`."))
@@ -105,7 +105,9 @@ fn help() -> String {
 }
 
 fn modes() -> String {
-    let modes = OFFERED_MODES.map(|mode| format!("`{mode}`: {}", mode.description())).join("; ");
+    let modes = OFFERED_MODES
+        .map(|mode| format!("`{}`: {}", mode.name(), mode_description(mode)))
+        .join("; ");
     format!("There are {modes}.")
 }
 

@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use terret_log::{AppendError, Event, Payload, SessionId, SessionLog, SessionState, Store, Syncer};
-use terret_tools::Fault;
+use terret_tools::call::Fault;
 use tokio::sync::watch;
 
 use crate::request::Outbound;

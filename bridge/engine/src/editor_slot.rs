@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use async_trait::async_trait;
-use terret_tools::{EditorFiles, EditorFilesError};
+use terret_tools::world::editor::{EditorFiles, EditorError};
 
 /// Stands in a session's world and passes on to whichever editor is attached.
 #[derive(Default)]
@@ -22,17 +22,17 @@ impl EditorSlot {
 
 #[async_trait]
 impl EditorFiles for EditorSlot {
-    async fn read_text(&self, path: &Path) -> Result<Option<String>, EditorFilesError> {
+    async fn read_text(&self, path: &Path) -> Result<Option<String>, EditorError> {
         match self.get() {
             Some(editor) => editor.read_text(path).await,
             None => Ok(None),
         }
     }
 
-    async fn write_text(&self, path: &Path, content: &str) -> Result<(), EditorFilesError> {
+    async fn write_text(&self, path: &Path, content: &str) -> Result<(), EditorError> {
         match self.get() {
             Some(editor) => editor.write_text(path, content).await,
-            None => Err(EditorFilesError::Unsupported),
+            None => Err(EditorError::Unsupported),
         }
     }
 }

@@ -6,9 +6,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use terret_log::{Clock, Index, Page, Payload, SessionFilter, SessionId, SessionLog, SessionState, Store};
 use terret_models::Registry;
-use terret_tools::{CallHook, Environment, Pipeline, Table, World, WorldSettings};
+use terret_tools::pipeline::{CallHook, Pipeline};
+use terret_tools::table::Table;
+use terret_tools::world::{Environment, World, WorldSettings};
 
-use crate::approvals::Approvals;
+use crate::approvals::{Approvals, NobodyAsked};
 use crate::call_log::CallLog;
 use crate::core::Core;
 use crate::editor_slot::EditorSlot;
@@ -306,15 +308,16 @@ impl Engine {
         editor: Arc<EditorSlot>,
     ) -> Result<SessionHandle, EngineError> {
         let policy = Arc::new(SessionPolicy::new(Arc::clone(&core), self.settings(), world.isolated()));
-        let approvals = Arc::new(Approvals::new(Arc::clone(&core), Arc::clone(&policy)));
-        let pipeline = Pipeline {
+        let judge = Pipeline {
             table: Arc::clone(&self.0.table),
             world: Arc::clone(&world),
             journal: Arc::new(CallLog(Arc::clone(&core))),
-            approver: Arc::clone(&approvals) as _,
+            approver: Arc::new(NobodyAsked),
             policy: policy.shared(),
             hooks: self.0.call_hooks.clone(),
         };
+        let approvals = Arc::new(Approvals::new(Arc::clone(&core), Arc::clone(&policy), judge.clone()));
+        let pipeline = Pipeline { approver: Arc::clone(&approvals) as _, ..judge };
         let turn = TurnParts {
             core: Arc::clone(&core),
             pipeline,

@@ -30,7 +30,7 @@ pub use engine::{Engine, EngineParts};
 pub use error::{ApprovalError, EngineError, OptionError};
 pub use follow::Follower;
 pub use input::InputBlock;
-pub use options::{OFFERED_MODES, Options};
+pub use options::{OFFERED_MODES, Options, mode_description};
 pub use session::{PromptAnswer, SessionHandle};
 pub use settings::{Limits, Places, Settings};
 pub use status::{AgentStatus, TurnOutcome};

@@ -2,8 +2,8 @@
 //! events, so they survive a restart; faces show them and never keep them.
 
 use terret_log::Payload;
-use terret_models::ModelName;
-use terret_tools::Mode;
+use terret_models::{ModelName, ThinkingLevel};
+use terret_tools::mode::Mode;
 
 use crate::error::OptionError;
 use crate::policy::mode_of;
@@ -13,6 +13,17 @@ use crate::turn::TurnParts;
 /// The modes that are offered. `auto` needs an isolating sandbox and `bypass` a flag.
 pub const OFFERED_MODES: [Mode; 3] = [Mode::Plan, Mode::Ask, Mode::Edits];
 
+/// What a mode means, in one line for people.
+pub fn mode_description(mode: Mode) -> &'static str {
+    match mode {
+        Mode::Plan => "only look, change nothing",
+        Mode::Ask => "ask before files change and commands run",
+        Mode::Edits => "edit files in the workspace without asking, ask for the rest",
+        Mode::Auto => "do everything inside the sandbox without asking",
+        Mode::Bypass => "do everything without asking",
+    }
+}
+
 /// The options of a session as they stand.
 #[derive(Debug, Clone)]
 pub struct Options {
@@ -21,7 +32,7 @@ pub struct Options {
     pub model: Option<ModelName>,
     pub models: Vec<ModelName>,
     /// `off`, `low`, `medium` or `high`; none when the model does not think.
-    pub thinking: Option<terret_models::ThinkingLevel>,
+    pub thinking: Option<ThinkingLevel>,
 }
 
 pub(crate) fn current(parts: &TurnParts) -> Options {
@@ -53,8 +64,8 @@ pub(crate) fn set(parts: &TurnParts, option: &str, value: &str, by: &str) -> Res
     };
     match option {
         "mode" => {
-            let known = || OFFERED_MODES.map(|mode| format!("`{mode}`")).join(", ");
-            let mode: Mode = value.parse().map_err(|_| wrong(known()))?;
+            let known = || OFFERED_MODES.map(|mode| format!("`{}`", mode.name())).join(", ");
+            let mode = Mode::named(value).ok_or_else(|| wrong(known()))?;
             if !OFFERED_MODES.contains(&mode) {
                 return Err(wrong(known()));
             }
@@ -66,9 +77,7 @@ pub(crate) fn set(parts: &TurnParts, option: &str, value: &str, by: &str) -> Res
             registry.resolve(&name).map_err(|error| OptionError::Refused(error.to_string()))?;
         }
         "thinking" => {
-            value
-                .parse::<terret_models::ThinkingLevel>()
-                .map_err(|_| wrong("`off`, `low`, `medium`, `high`".to_owned()))?;
+            ThinkingLevel::named(value).ok_or_else(|| wrong("`off`, `low`, `medium`, `high`".to_owned()))?;
         }
         other => return Err(OptionError::Unknown(other.to_owned())),
     }

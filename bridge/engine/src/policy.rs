@@ -4,7 +4,10 @@
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use terret_log::{RuleEffect, SessionState};
-use terret_tools::{Effect, Mode, Policy, Rule, Scope};
+use terret_tools::floor::Floor;
+use terret_tools::gate::Policy;
+use terret_tools::mode::Mode;
+use terret_tools::rules::{Effect, Rule, Scope};
 
 use crate::core::Core;
 use crate::settings::Settings;
@@ -57,11 +60,11 @@ impl SessionPolicy {
 
 /// The mode that a session is in: its own choice, else the configured one.
 pub(crate) fn mode_of(settings: &Settings, state: &SessionState) -> Mode {
-    state.options.get("mode").and_then(|mode| mode.parse().ok()).unwrap_or(settings.mode)
+    state.options.get("mode").and_then(|mode| Mode::named(mode)).unwrap_or(settings.mode)
 }
 
 fn derive(settings: &Settings, state: &SessionState, isolated: bool) -> Policy {
-    let session_rules = state.rules.iter().filter_map(|rule| {
+    let session_rules = state.rules.rules().iter().filter_map(|rule| {
         let effect = match rule.effect {
             RuleEffect::Allow => Effect::Allow,
             RuleEffect::Ask => Effect::Ask,
@@ -69,11 +72,12 @@ fn derive(settings: &Settings, state: &SessionState, isolated: bool) -> Policy {
         };
         // A rule that this version cannot read grants nothing; one that denies must
         // have been refused when it was added.
-        Rule::parse(effect, &rule.rule, Scope::Session).ok()
+        Rule::parse(&rule.rule, effect, Scope::Session).ok()
     });
     Policy {
-        floor: settings.floor.clone(),
-        live: state.policy.clone(),
+        floor: Floor::new(settings.floor.iter().cloned()),
+        live: state.policy.as_ref().map(|patterns| Floor::new(patterns.iter().cloned())),
+        ceilings: Vec::new(),
         mode: mode_of(settings, state),
         rules: settings.rules.iter().cloned().chain(session_rules).collect(),
         isolated,

@@ -6,10 +6,13 @@
 //! no further.
 
 use std::collections::VecDeque;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use terret_log::{Payload, SessionId, SessionState, Severity, TurnStatus};
-use terret_tools::{EditorFiles, Fault, World};
+use terret_tools::call::Fault;
+use terret_tools::world::World;
+use terret_tools::world::editor::EditorFiles;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 
@@ -79,7 +82,7 @@ impl SessionHandle {
             commands,
             task: Mutex::new(None),
         };
-        let task = SessionTask { parts: turn, mailbox, turn: JoinSet::new(), running: None, queue: VecDeque::new() };
+        let task = SessionTask { parts: turn, mailbox, turn: JoinSet::new(), running: None, housekeeping: JoinSet::new(), queue: VecDeque::new() };
         *session.task.lock().unwrap_or_else(PoisonError::into_inner) = Some(tokio::spawn(task.run()));
         Self(Arc::new(session))
     }
@@ -153,7 +156,7 @@ impl SessionHandle {
     }
 
     /// The tools that the session's model is offered.
-    pub fn table(&self) -> &terret_tools::Table {
+    pub fn table(&self) -> &terret_tools::table::Table {
         &self.0.parts.pipeline.table
     }
 
@@ -212,12 +215,17 @@ impl SessionHandle {
             .map_err(|fault| EngineError::Fault(fault.0))
     }
 
-    pub(crate) fn set_additional_directories(&self, directories: Vec<String>) -> Result<(), EngineError> {
-        let paths = directories.iter().map(std::path::PathBuf::from).collect();
-        self.0.world.set_additional_directories(paths).map_err(|error| EngineError::BadFolder {
-            path: directories.join(", "),
-            why: error.to_string(),
-        })?;
+    pub(crate) async fn set_additional_directories(&self, paths: &[PathBuf]) -> Result<(), EngineError> {
+        let directories: Vec<String> =
+            paths.iter().map(|path| path.to_string_lossy().into_owned()).collect();
+        let (world, paths) = (Arc::clone(&self.0.world), paths.to_vec());
+        tokio::task::spawn_blocking(move || world.set_additional_directories(&paths))
+            .await
+            .map_err(|error| EngineError::Fault(error.to_string()))?
+            .map_err(|error| EngineError::BadFolder {
+                path: directories.join(", "),
+                why: error.to_string(),
+            })?;
         let same = self.0.core.state(|state| state.additional_directories == directories);
         if !same {
             self.0
@@ -290,6 +298,8 @@ struct SessionTask {
     mailbox: mpsc::Receiver<Command>,
     turn: JoinSet<Result<TurnOutcome, Fault>>,
     running: Option<Running>,
+    /// Work that nobody waits for, such as the disk's sync after an answer.
+    housekeeping: JoinSet<()>,
     /// Prompts that came too late for the turn that was ending.
     queue: VecDeque<(Input, oneshot::Sender<TurnOutcome>)>,
 }
@@ -354,7 +364,7 @@ impl SessionTask {
         self.parts.core.change_status(|_| AgentStatus::Running);
         let parts = Arc::clone(&self.parts);
         self.turn.spawn(async move {
-            if parts.core.state(|state| state.turn.is_open()) {
+            if parts.core.state(|state| state.turn.open.is_some()) {
                 turn::resume(&parts, Some(input), &stop).await
             } else {
                 turn::run(&parts, Some(input), &stop).await
@@ -397,7 +407,8 @@ impl SessionTask {
         title::after_turn(&parts.core);
         // Off the answer's path: the person has the answer while the disk catches up.
         let syncer = parts.core.syncer().clone();
-        tokio::spawn(async move {
+        while self.housekeeping.try_join_next().is_some() {}
+        self.housekeeping.spawn(async move {
             if let Err(error) = syncer.sync().await {
                 tracing::error!(%error, "a turn's log could not be made durable");
             }

@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 
 use terret_models::{ModelName, ThinkingLevel};
-use terret_tools::Mode;
+use terret_tools::mode::Mode;
 
 /// Where an engine keeps its state. All of it is out of the reach of tools.
 #[derive(Debug, Clone)]
@@ -29,7 +29,7 @@ pub struct Settings {
     /// The operator's allow list over tool names (`Terret spec §2.2`).
     pub floor: Vec<String>,
     /// Allow, ask and deny rules of the user's own layer.
-    pub rules: Vec<terret_tools::Rule>,
+    pub rules: Vec<terret_tools::rules::Rule>,
     pub limits: Limits,
     /// Names of environment variables that commands may see though they look like secrets.
     pub environment_allow: Vec<String>,

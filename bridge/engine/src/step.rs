@@ -9,7 +9,8 @@ use terret_models::{
     BadToolCall, ModelError, ModelName, Provider, Registry, Request, StopReason, StreamEvent, ThinkingLevel,
     ToolSpec, Usage,
 };
-use terret_tools::{Call, Fault, Table};
+use terret_tools::call::{Call, Fault};
+use terret_tools::table::Table;
 use tokio_util::sync::CancellationToken;
 
 use crate::core::Core;
@@ -20,6 +21,10 @@ use crate::turn::TurnParts;
 
 /// A call whose name no provider would take back is stored under this one (case R057).
 const INVALID_NAME: &str = "invalid_tool_name";
+
+/// What to do when no model is configured.
+pub(crate) const NO_MODEL: &str =
+    "set ANTHROPIC_API_KEY or OPENAI_API_KEY, or name a model in config.toml as `model = \"provider:model\"`";
 
 /// The models that a session can reach.
 pub(crate) struct Models {
@@ -47,11 +52,12 @@ impl Models {
     /// The specs of a table's tools, as models are shown them.
     pub(crate) fn specs(table: &Table) -> Arc<[ToolSpec]> {
         table
-            .definitions()
-            .map(|definition| ToolSpec {
-                name: definition.name.to_owned(),
-                description: definition.description.clone(),
-                parameters: definition.parameters.clone(),
+            .specs()
+            .into_iter()
+            .map(|spec| ToolSpec {
+                name: spec.name,
+                description: spec.description,
+                parameters: spec.parameters,
             })
             .collect()
     }
@@ -60,7 +66,7 @@ impl Models {
     pub(crate) fn resolve(&self, core: &Core, policy: &SessionPolicy) -> Result<Resolved, ModelError> {
         let name = model_of(core, policy).ok_or_else(|| ModelError::NoKey {
             provider: "any model".to_owned(),
-            way_out: "set ANTHROPIC_API_KEY or OPENAI_API_KEY, or name a model in the config".to_owned(),
+            way_out: NO_MODEL.to_owned(),
         })?;
         let registry = Arc::clone(&self.registry.read().unwrap_or_else(std::sync::PoisonError::into_inner));
         Ok(Resolved { provider: registry.resolve(&name)?, name })
@@ -75,7 +81,7 @@ pub(crate) fn model_of(core: &Core, policy: &SessionPolicy) -> Option<ModelName>
 
 /// The thinking level that a session uses.
 pub(crate) fn thinking_of(core: &Core, policy: &SessionPolicy) -> ThinkingLevel {
-    core.state(|state| state.options.get("thinking").and_then(|level| level.parse().ok()))
+    core.state(|state| state.options.get("thinking").and_then(|level| ThinkingLevel::named(level)))
         .unwrap_or(policy.settings().thinking)
 }
 

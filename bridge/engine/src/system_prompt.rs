@@ -1,7 +1,8 @@
 //! The system prompt: sections in a fixed order, the same bytes as long as nothing
 //! that they speak of changes, so that providers can cache it.
 
-use terret_tools::{Mode, world::World};
+use terret_tools::mode::Mode;
+use terret_tools::world::World;
 
 use crate::core::Core;
 use crate::policy::{SessionPolicy, mode_of};
@@ -43,10 +44,10 @@ fn place(world: &World) -> String {
         world.cwd().display(),
         std::env::consts::OS
     );
-    let additional = world.additional_directories();
-    if !additional.is_empty() {
+    let further = world.roots();
+    if further.len() > 1 {
         text.push_str("\nFurther folders: ");
-        let names: Vec<String> = additional.iter().map(|path| path.display().to_string()).collect();
+        let names: Vec<String> = further.iter().skip(1).map(|path| path.display().to_string()).collect();
         text.push_str(&names.join(", "));
     }
     text

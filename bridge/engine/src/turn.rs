@@ -6,8 +6,10 @@
 
 use std::sync::Arc;
 
-use terret_log::{Payload, Part, StepUsage, TurnStatus};
-use terret_tools::{Answer, Approver as _, Call, Fault, Kind, Pipeline, Question};
+use terret_log::{OwedCall, Payload, StepUsage, TurnStatus};
+use terret_tools::call::{Answer, Approver as _, Call, Fault, Question};
+use terret_tools::definition::{Kind, Replay};
+use terret_tools::pipeline::Pipeline;
 use tokio_util::sync::CancellationToken;
 
 use crate::approvals::Approvals;
@@ -55,13 +57,65 @@ impl Ended {
 
 /// Runs a turn to its end and logs that end, whatever it is.
 pub(crate) async fn run(parts: &TurnParts, first: Option<Input>, stop: &Stop) -> Result<TurnOutcome, Fault> {
+    if parts.core.state(|state| state.turn.open.is_some()) {
+        return Err(Fault("the log holds an open turn; resume it before a new one begins".to_owned()));
+    }
     parts.core.append(Payload::TurnStart { agent: format!("agent-{}", parts.core.id()) })?;
-    let ended = match steps(parts, first, stop).await {
+    let mut step = 0;
+    let ended = match steps(parts, first, &mut step, stop).await {
         Ok(ended) => ended,
         Err(fault) => Ended::failed(fault.0),
     };
     finish(&parts.core, &parts.inbox, ended.status, ended.reason, stop)
 }
+
+/// Goes on with a turn that a crash or a lost editor left open (`Terret spec §1.8`): no
+/// new `turn/start`, the calls that are still owed first, then the steps. `input` joins
+/// as context. A call that had started runs again only when it merely looks; any other
+/// is reported as unknown, since nothing may run twice unasked.
+pub(crate) async fn resume(parts: &TurnParts, input: Option<Input>, stop: &Stop) -> Result<TurnOutcome, Fault> {
+    let core = &parts.core;
+    if let Some(input) = input {
+        parts.inbox.leave(input);
+    }
+    let ended = match resume_steps(parts, stop).await {
+        Ok(ended) => ended,
+        Err(fault) => Ended::failed(fault.0),
+    };
+    finish(core, &parts.inbox, ended.status, ended.reason, stop)
+}
+
+async fn resume_steps(parts: &TurnParts, stop: &Stop) -> Result<Ended, Fault> {
+    let core = &parts.core;
+    let (mut steps_begun, step_open, answered, start) = core.state(|state| {
+        state.turn.open.as_ref().map_or((0, false, false, 0), |open| {
+            (open.steps, open.step_open, open.step_answered, open.start_seq)
+        })
+    });
+    let mut calls = Vec::new();
+    for owed in owed_calls(core) {
+        let replay = parts.pipeline.table.get(&owed.name).map(|tool| tool.definition().replay);
+        if owed.started && replay != Some(Replay::Safe) {
+            core.append(error_result(owed.id, MAY_HAVE_RUN))?;
+        } else {
+            calls.push(Call { id: owed.id, name: owed.name, args: Ok(owed.args) });
+        }
+    }
+    let owed_any = !calls.is_empty();
+    parts.pipeline.run_calls(calls, &stop.token).await?;
+    if step_open && (answered || owed_any) {
+        core.append(Payload::StepEnd { n: steps_begun, usage: None })?;
+    }
+    tracing::info!(session = %core.id(), start, steps_begun, "a turn was resumed");
+    if stop.token.is_cancelled() {
+        return Ok(Ended::with(TurnStatus::Cancelled));
+    }
+    steps(parts, None, &mut steps_begun, stop).await
+}
+
+/// What the model is told of a call that a crash interrupted.
+const MAY_HAVE_RUN: &str = "the agent was interrupted while this call ran: it may have run in full, in part or \
+    not at all, and was not run again; look before you repeat it";
 
 /// Closes a turn: every owed call gets its result, waiting input is kept, and the end
 /// is logged. Also used when the turn's task panicked.
@@ -95,11 +149,16 @@ pub(crate) fn finish(
     Ok(TurnOutcome { status, reason, end: event.seq + 1 })
 }
 
-async fn steps(parts: &TurnParts, first: Option<Input>, stop: &Stop) -> Result<Ended, Fault> {
+/// Steps until the turn ends. `step` counts those begun, also before a crash.
+async fn steps(
+    parts: &TurnParts,
+    first: Option<Input>,
+    step: &mut u32,
+    stop: &Stop,
+) -> Result<Ended, Fault> {
     let core = &parts.core;
     let mut first = first.map(Claim::Prompt);
-    let mut step = 0;
-    let mut asked_at = 0;
+    let mut asked_at = *step;
     loop {
         if stop.token.is_cancelled() {
             if let Some(claim) = first.take() {
@@ -107,7 +166,7 @@ async fn steps(parts: &TurnParts, first: Option<Input>, stop: &Stop) -> Result<E
             }
             return Ok(Ended::with(TurnStatus::Cancelled));
         }
-        if let Some(ended) = check_ceiling(parts, step, &mut asked_at, stop).await? {
+        if let Some(ended) = check_ceiling(parts, *step, &mut asked_at, stop).await? {
             return Ok(ended);
         }
         let steers = parts.inbox.drain();
@@ -118,10 +177,10 @@ async fn steps(parts: &TurnParts, first: Option<Input>, stop: &Stop) -> Result<E
                 return Ok(Ended { status: TurnStatus::Rejected, reason: Some(rejected) });
             }
         };
-        if step == 0 && claim.is_empty() {
+        if *step == 0 && claim.is_empty() {
             return Ok(Ended::with(TurnStatus::Empty));
         }
-        step += 1;
+        *step += 1;
         let provider = match parts.models.resolve(core, &parts.policy) {
             Ok(provider) => provider,
             Err(error) => {
@@ -132,13 +191,13 @@ async fn steps(parts: &TurnParts, first: Option<Input>, stop: &Stop) -> Result<E
                 return Ok(Ended::failed(error.to_string()));
             }
         };
-        core.append(Payload::StepStart { n: step, model: provider.name.to_string() })?;
+        core.append(Payload::StepStart { n: *step, model: provider.name.to_string() })?;
         for input in claim {
             core.append(input.into_payload())?;
         }
         let end = crate::step::run(parts, &provider, &stop.token).await?;
         let (ended, usage) = after_step(parts, end, stop).await?;
-        core.append(Payload::StepEnd { n: step, usage })?;
+        core.append(Payload::StepEnd { n: *step, usage })?;
         if let Some(ended) = ended {
             return Ok(ended);
         }
@@ -230,16 +289,19 @@ fn close_owed_calls(core: &Core, status: TurnStatus) -> Result<(), Fault> {
         TurnStatus::Cancelled => "cancelled before execution",
         _ => "the turn ended before this call had a result; it may have run in part",
     };
-    for owed in core.state(|state| state.turn.owed_calls()) {
-        if let Some(Part::ToolCall { id, name, args }) = owed.unlogged {
-            core.append(Payload::ToolCall { id, name, args })?;
+    for owed in owed_calls(core) {
+        if !owed.announced {
+            core.append(Payload::ToolCall { id: owed.id.clone(), name: owed.name, args: owed.args })?;
         }
-        core.append(Payload::ToolResult {
-            id: owed.id,
-            content: None,
-            error: Some(error.to_owned()),
-            images: Vec::new(),
-        })?;
+        core.append(error_result(owed.id, error))?;
     }
     Ok(())
+}
+
+fn owed_calls(core: &Core) -> Vec<OwedCall> {
+    core.state(|state| state.turn.open.as_ref().map(|open| open.owed.clone()).unwrap_or_default())
+}
+
+fn error_result(id: String, error: &str) -> Payload {
+    Payload::ToolResult { id, content: None, error: Some(error.to_owned()), images: Vec::new() }
 }

@@ -1,0 +1,161 @@
+//! The command line.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+
+/// A coding agent that lives in your editor.
+#[derive(Debug, Parser)]
+#[command(name = "terret", version, disable_help_subcommand = true, max_term_width = 100)]
+pub(crate) struct Cli {
+    #[command(flatten)]
+    pub global: Global,
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// What every command takes.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct Global {
+    /// Keep config, state and cache under this one folder [default: the XDG folders]
+    #[arg(long, global = true, value_name = "DIR", env = "TERRET_HOME")]
+    pub home: Option<PathBuf>,
+    /// The model of this run, as `provider:model`
+    #[arg(long, global = true, value_name = "PROVIDER:MODEL")]
+    pub model: Option<String>,
+    /// Log more to stderr, or to the file of `log.file`; twice for everything
+    #[arg(long, short, global = true, action = clap::ArgAction::Count)]
+    pub verbose: u8,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Speak the Agent Client Protocol on stdin and stdout: what an editor starts
+    Acp,
+    /// Play a scripted session with real tools in a throw-away project
+    Demo(DemoArgs),
+    /// Run one prompt without an editor and print the answer
+    Run(RunArgs),
+    /// Look at, move and check sessions
+    #[command(subcommand)]
+    Sessions(SessionsCommand),
+    /// Show and decide what waits for a person
+    Inbox(InboxArgs),
+    /// Check this installation and say what works
+    Doctor,
+    /// Show the configuration
+    #[command(subcommand)]
+    Config(ConfigCommand),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct DemoArgs {
+    /// Approve everything instead of asking
+    #[arg(long)]
+    pub yes: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RunArgs {
+    /// What to do; `-` reads it from standard input
+    pub prompt: String,
+    /// Print each ACP update as a line of JSON instead of text
+    #[arg(long)]
+    pub json: bool,
+    /// Work in this folder [default: the current one]
+    #[arg(long, value_name = "DIR")]
+    pub cwd: Option<PathBuf>,
+    /// Go on with this session
+    #[arg(long, value_name = "ID")]
+    pub session: Option<String>,
+    /// How much may be done without asking: plan, ask or edits
+    #[arg(long, value_name = "MODE")]
+    pub mode: Option<String>,
+    /// Ask on this terminal instead of refusing what needs an approval
+    #[arg(long)]
+    pub ask: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum SessionsCommand {
+    /// List sessions, newest first
+    List {
+        /// Only those that work in this folder
+        #[arg(long, value_name = "DIR")]
+        cwd: Option<PathBuf>,
+        /// Print a line of JSON for each
+        #[arg(long)]
+        json: bool,
+        /// How many
+        #[arg(long, default_value_t = 50)]
+        limit: u32,
+    },
+    /// Show a session as a person reads it
+    Show {
+        id: String,
+        /// Print the log's events as JSON lines
+        #[arg(long)]
+        json: bool,
+    },
+    /// Find text in all sessions
+    Search {
+        text: String,
+        #[arg(long, default_value_t = 20)]
+        limit: u32,
+    },
+    /// Write a session with its files into one file
+    Export {
+        id: String,
+        /// Where to [default: standard output]
+        #[arg(long, short, value_name = "FILE")]
+        output: Option<PathBuf>,
+    },
+    /// Take in a session that was exported
+    Import {
+        /// The file; `-` reads standard input
+        file: PathBuf,
+    },
+    /// Prove that nothing in a log was changed or lost
+    Verify {
+        /// A session; all of them when absent
+        id: Option<String>,
+    },
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct InboxArgs {
+    #[command(subcommand)]
+    pub command: Option<InboxCommand>,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum InboxCommand {
+    /// List what waits
+    List {
+        #[arg(long)]
+        json: bool,
+    },
+    /// Allow a waiting call
+    Approve {
+        /// As the list shows it: SESSION/APPROVAL, or a part that fits only one
+        id: String,
+        /// Also allow what the offered rule covers for the rest of the session
+        #[arg(long)]
+        session: bool,
+    },
+    /// Refuse a waiting call
+    Reject {
+        id: String,
+        /// Why, for the model to read
+        #[arg(long)]
+        reason: Option<String>,
+    },
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum ConfigCommand {
+    /// Print every setting with its value and where it comes from
+    Show,
+    /// Print where the configuration file is
+    Path,
+}

@@ -1,0 +1,9 @@
+//! The subcommands, one file each.
+
+pub(crate) mod acp;
+pub(crate) mod config;
+pub(crate) mod demo;
+pub(crate) mod doctor;
+pub(crate) mod inbox;
+pub(crate) mod run;
+pub(crate) mod sessions;

@@ -1,0 +1,152 @@
+//! `terret doctor`: tries what an agent needs and says what works, what does not, and
+//! what to do about it.
+
+use std::io::Write as _;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use terret_engine::Engine;
+use terret_engine::room::log::{Index, Payload, SessionId, Store, SystemClock};
+
+use crate::config::ConfigError;
+use crate::output::Output;
+use crate::paths::Environment;
+use crate::wiring::Setup;
+
+/// What one check found.
+enum Finding {
+    Works(String),
+    /// Works less than it could; not a failure.
+    Limited(String),
+    Broken { what: String, way_out: String },
+}
+
+/// Runs all checks; true when nothing is broken.
+pub(crate) fn run(setup: &Setup, environment: &dyn Environment, out: &mut Output) -> anyhow::Result<bool> {
+    let checks: [(&str, Finding); 6] = [
+        ("config", config(setup, environment)),
+        ("model", model(setup, environment)),
+        ("state", state(setup)),
+        ("index", index(setup)),
+        ("shell", shell(environment)),
+        ("sandbox", sandbox()),
+    ];
+    let mut healthy = true;
+    for (name, finding) in checks {
+        match finding {
+            Finding::Works(text) => out.line(format!("ok       {name}: {text}"))?,
+            Finding::Limited(text) => out.line(format!("limited  {name}: {text}"))?,
+            Finding::Broken { what, way_out } => {
+                healthy = false;
+                out.line(format!("broken   {name}: {what}"))?;
+                out.line(format!("         {way_out}"))?;
+            }
+        }
+    }
+    out.line(format!("files are in {}", setup.paths.state.display()))?;
+    Ok(healthy)
+}
+
+/// Reports a configuration that cannot be read, without the checks that need it.
+pub(crate) fn broken_config(error: &ConfigError, out: &mut Output) -> anyhow::Result<ExitCode> {
+    out.line(format!("broken   config: {error}"))?;
+    out.line("         correct the file and run `terret doctor` again")?;
+    out.flush()?;
+    Ok(ExitCode::FAILURE)
+}
+
+fn config(setup: &Setup, environment: &dyn Environment) -> Finding {
+    match setup.settings(environment) {
+        Ok(_) if setup.paths.config_file().exists() => {
+            Finding::Works(setup.paths.config_file().display().to_string())
+        }
+        Ok(_) => Finding::Works(format!("none at {}; defaults hold", setup.paths.config_file().display())),
+        Err(error) => Finding::Broken { what: error.to_string(), way_out: "correct the file".to_owned() },
+    }
+}
+
+fn model(setup: &Setup, environment: &dyn Environment) -> Finding {
+    let parts = match setup.engine_parts(environment) {
+        Ok(parts) => parts,
+        Err(error) => {
+            return Finding::Broken { what: error.to_string(), way_out: "see `config` above".to_owned() };
+        }
+    };
+    let model = parts.settings.model.clone();
+    match Engine::new(parts).ready() {
+        Ok(()) => {
+            let name = model.map(|model| model.to_string()).unwrap_or_default();
+            Finding::Works(format!("{name} can be asked (nothing was sent)"))
+        }
+        Err(error) => Finding::Broken {
+            what: error.to_string(),
+            way_out: "`terret acp` starts all the same, and answers prompts with this line".to_owned(),
+        },
+    }
+}
+
+/// Makes a session, writes to it, syncs it and takes it away again.
+fn state(setup: &Setup) -> Finding {
+    let tried = (|| -> anyhow::Result<()> {
+        let store = Store::open(setup.paths.state.clone(), Arc::new(SystemClock))?;
+        let id = SessionId::generate();
+        let mut log = store.create(id.clone())?;
+        log.append(Payload::SessionCreated {
+            parent_id: None,
+            root_id: None,
+            depth: 0,
+            call_id: None,
+            cwd: "/".to_owned(),
+            additional_directories: Vec::new(),
+        })?;
+        drop(log);
+        store.delete(&id)?;
+        Ok(())
+    })();
+    match tried {
+        Ok(()) => Finding::Works("sessions can be written".to_owned()),
+        Err(error) => Finding::Broken {
+            what: format!("{error:#}"),
+            way_out: "make the folder writable, or choose another with --home".to_owned(),
+        },
+    }
+}
+
+fn index(setup: &Setup) -> Finding {
+    let tried = (|| -> anyhow::Result<usize> {
+        let store = Store::open(setup.paths.state.clone(), Arc::new(SystemClock))?;
+        let count = store.ids()?.len();
+        let mut index = Index::open(setup.paths.state.join("index.sqlite"), store)?;
+        index.refresh()?;
+        Ok(count)
+    })();
+    match tried {
+        Ok(count) => Finding::Works(format!("{count} sessions are indexed")),
+        Err(error) => Finding::Broken {
+            what: format!("{error:#}"),
+            way_out: "the index is rebuilt from the logs; remove index.sqlite and try again".to_owned(),
+        },
+    }
+}
+
+fn shell(environment: &dyn Environment) -> Finding {
+    let path = environment.var("PATH").unwrap_or_default();
+    let found = |program: &str| {
+        std::env::split_paths(&path).map(|folder| folder.join(program)).find(|candidate| candidate.is_file())
+    };
+    match found("bash") {
+        Some(bash) => Finding::Works(format!("{}", bash.display())),
+        None => Finding::Broken {
+            what: "no `bash` is on the PATH, so the Bash tool cannot run commands".to_owned(),
+            way_out: "install bash, or start your editor with a PATH that has it".to_owned(),
+        },
+    }
+}
+
+fn sandbox() -> Finding {
+    Finding::Limited(
+        "none: an approved command runs with all your rights. Approvals are the fence; \
+         read what you approve"
+            .to_owned(),
+    )
+}

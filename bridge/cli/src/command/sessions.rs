@@ -1,0 +1,267 @@
+//! `terret sessions`: look at, move and check sessions. Reads the files; a live engine
+//! may go on writing them meanwhile.
+
+use std::fs::File;
+use std::io::{BufReader, Write as _};
+use std::path::Path;
+
+use anyhow::{Context as _, bail};
+use terret_engine::room::log::{
+    EditorFold, EditorItem, Index, PlanStatus, PromptBlock, SessionFilter, SessionId, SessionRow, Store,
+    SystemClock, TurnStatus, editor,
+};
+
+use crate::args::SessionsCommand;
+use crate::output::{Output, moment, printable};
+use crate::paths::Paths;
+
+/// Runs one of the `sessions` commands.
+pub(crate) fn run(paths: &Paths, command: SessionsCommand, out: &mut Output) -> anyhow::Result<()> {
+    let store = Store::open(paths.state.clone(), std::sync::Arc::new(SystemClock))?;
+    match command {
+        SessionsCommand::List { cwd, json, limit } => list(paths, store, cwd.as_deref(), json, limit, out),
+        SessionsCommand::Show { id, json } => {
+            let id = find(&store, &id)?;
+            if json { show_events(&store, &id, out) } else { show(&store, &id, out) }
+        }
+        SessionsCommand::Search { text, limit } => search(paths, store, &text, limit, out),
+        SessionsCommand::Export { id, output } => {
+            let id = find(&store, &id)?;
+            match output {
+                Some(path) => {
+                    let mut file = File::create_new(&path)
+                        .with_context(|| format!("could not make `{}`; it must not exist yet", path.display()))?;
+                    store.export(&id, &mut file)?;
+                    file.sync_all()?;
+                    out.line(format!("{id} is in {}", path.display()))?;
+                }
+                None => store.export(&id, out)?,
+            }
+            Ok(())
+        }
+        SessionsCommand::Import { file } => import(&store, &file, out),
+        SessionsCommand::Verify { id } => verify(&store, id.as_deref(), out),
+    }
+}
+
+/// The session that `text` names: its id, or the beginning of just one.
+pub(crate) fn find(store: &Store, text: &str) -> anyhow::Result<SessionId> {
+    if let Ok(id) = text.parse::<SessionId>()
+        && store.exists(&id)
+    {
+        return Ok(id);
+    }
+    let matching: Vec<SessionId> =
+        store.ids()?.into_iter().filter(|id| id.as_str().starts_with(text)).collect();
+    match matching.as_slice() {
+        [id] => Ok(id.clone()),
+        [] => bail!("there is no session `{text}`; `terret sessions list` shows which there are"),
+        several => bail!("`{text}` begins {} sessions; write more of the id", several.len()),
+    }
+}
+
+fn list(
+    paths: &Paths,
+    store: Store,
+    cwd: Option<&Path>,
+    json: bool,
+    limit: u32,
+    out: &mut Output,
+) -> anyhow::Result<()> {
+    let index = index(paths, store)?;
+    let cwd = cwd.map(std::path::absolute).transpose()?;
+    let filter = SessionFilter {
+        cwd: cwd.map(|path| path.to_string_lossy().into_owned()),
+        limit: limit as usize,
+        ..SessionFilter::default()
+    };
+    let page = index.list(&filter)?;
+    if json {
+        for row in &page.sessions {
+            out.line(row_json(row).to_string())?;
+        }
+        return Ok(());
+    }
+    if page.sessions.is_empty() {
+        out.line("No sessions yet.")?;
+    }
+    for row in &page.sessions {
+        let title = row.title.as_deref().or(row.first_text.as_deref()).unwrap_or("(nothing said yet)");
+        let first_line = title.lines().next().unwrap_or_default();
+        let mut notes = Vec::new();
+        if row.open_turn {
+            notes.push("turn open".to_owned());
+        }
+        if row.pending_approvals > 0 {
+            notes.push(format!("{} waiting in the inbox", row.pending_approvals));
+        }
+        if let Some(problem) = &row.problem {
+            notes.push(format!("damaged: {problem}"));
+        }
+        let notes = if notes.is_empty() { String::new() } else { format!("  [{}]", notes.join("; ")) };
+        out.line(format!("{}  {}  {}{notes}", row.id, moment(row.updated_at), printable(first_line)))?;
+        out.line(format!("    {}", printable(&row.cwd)))?;
+    }
+    if page.next_cursor.is_some() {
+        out.line("More follow; raise --limit to see them.")?;
+    }
+    Ok(())
+}
+
+fn row_json(row: &SessionRow) -> serde_json::Value {
+    serde_json::json!({
+        "id": row.id.as_str(),
+        "cwd": row.cwd,
+        "title": row.title,
+        "created_at": row.created_at,
+        "updated_at": row.updated_at,
+        "events": row.events,
+        "turns": row.turns,
+        "open_turn": row.open_turn,
+        "pending_approvals": row.pending_approvals,
+        "prompt_tokens": row.usage.prompt_tokens,
+        "completion_tokens": row.usage.completion_tokens,
+        "problem": row.problem,
+    })
+}
+
+fn show_events(store: &Store, id: &SessionId, out: &mut Output) -> anyhow::Result<()> {
+    // The file is the truth and is JSON lines already.
+    let path = store.log_path(id);
+    let mut file = BufReader::new(File::open(&path).with_context(|| format!("could not read {}", path.display()))?);
+    std::io::copy(&mut file, out)?;
+    Ok(())
+}
+
+fn show(store: &Store, id: &SessionId, out: &mut Output) -> anyhow::Result<()> {
+    let mut fold = EditorFold::new(editor::Mode::Replay);
+    let mut items = Vec::new();
+    for event in store.read(id, 0)? {
+        fold.apply(&event?, &mut items);
+        for item in items.drain(..) {
+            show_item(&item, out)?;
+        }
+    }
+    fold.finish(&mut items);
+    for item in items.drain(..) {
+        show_item(&item, out)?;
+    }
+    Ok(())
+}
+
+fn show_item(item: &EditorItem, out: &mut Output) -> anyhow::Result<()> {
+    match item {
+        EditorItem::UserText { blocks, .. } => {
+            out.line("")?;
+            for block in blocks {
+                match block {
+                    PromptBlock::Text { text } => out.line(format!("> {}", printable(text).replace('\n', "\n> ")))?,
+                    PromptBlock::ResourceLink { uri, .. } | PromptBlock::Resource { uri, .. } => {
+                        out.line(format!("> @{}", printable(uri)))?;
+                    }
+                    PromptBlock::Image { image } => out.line(format!("> [image, {}]", image.mime_type))?,
+                }
+            }
+            out.line("")?;
+        }
+        EditorItem::AgentText { text, .. } => out.line(printable(text))?,
+        EditorItem::ToolCall { name, args, .. } => {
+            let args: String = args.to_string().chars().take(160).collect();
+            out.line(format!("* {name} {}", printable(&args)))?;
+        }
+        EditorItem::ToolResult { content, error, .. } => {
+            let text = error.as_deref().or(content.as_deref()).unwrap_or_default();
+            let mark = if error.is_some() { "!" } else { " " };
+            for line in printable(text).lines().take(8) {
+                out.line(format!("  {mark} {line}"))?;
+            }
+            let more = text.lines().count().saturating_sub(8);
+            if more > 0 {
+                out.line(format!("    ({more} more lines; --json shows them)"))?;
+            }
+        }
+        EditorItem::ApprovalResolved { verdict, reason, by, .. } => {
+            let reason = reason.as_ref().map(|reason| format!(": {}", printable(reason))).unwrap_or_default();
+            let verdict = serde_json::to_value(verdict)?;
+            out.line(format!("  ? {} by {by}{reason}", verdict.as_str().unwrap_or_default()))?;
+        }
+        EditorItem::Plan(entries) => {
+            for entry in entries {
+                let mark = match entry.status {
+                    PlanStatus::Pending => " ",
+                    PlanStatus::InProgress => "~",
+                    PlanStatus::Completed => "x",
+                };
+                out.line(format!("  [{mark}] {}", printable(&entry.content)))?;
+            }
+        }
+        EditorItem::Notice { text, .. } => out.line(format!("({})", printable(text)))?,
+        EditorItem::TurnEnded { status, reason } if *status != TurnStatus::Completed => {
+            let status = serde_json::to_value(status)?;
+            let reason = reason.as_ref().map(|reason| format!(": {}", printable(reason))).unwrap_or_default();
+            out.line(format!("(turn {}{reason})", status.as_str().unwrap_or_default()))?;
+        }
+        _ => {}
+    }
+    Ok(())
+}
+
+fn search(paths: &Paths, store: Store, text: &str, limit: u32, out: &mut Output) -> anyhow::Result<()> {
+    let index = index(paths, store)?;
+    let hits = index.search(text, limit as usize)?;
+    if hits.is_empty() {
+        out.line("Nothing found.")?;
+    }
+    for hit in hits {
+        let title = hit.title.as_deref().unwrap_or("(untitled)");
+        out.line(format!("{} #{}  {}  {}", hit.session, hit.seq, moment(hit.at), printable(title)))?;
+        out.line(format!("    {}: {}", hit.role, printable(&hit.snippet).replace('\n', " ")))?;
+    }
+    Ok(())
+}
+
+fn import(store: &Store, file: &Path, out: &mut Output) -> anyhow::Result<()> {
+    let id = if file == Path::new("-") {
+        store.import(&mut std::io::stdin().lock())?
+    } else {
+        let open = File::open(file).with_context(|| format!("could not read {}", file.display()))?;
+        store.import(&mut BufReader::new(open))?
+    };
+    out.line(id.to_string())?;
+    Ok(())
+}
+
+fn verify(store: &Store, id: Option<&str>, out: &mut Output) -> anyhow::Result<()> {
+    let ids = match id {
+        Some(id) => vec![find(store, id)?],
+        None => store.ids()?,
+    };
+    let mut damaged = 0;
+    for id in &ids {
+        let report = store.verify(id)?;
+        let torn = match report.torn_bytes {
+            0 => String::new(),
+            bytes => format!(", and {bytes} bytes of a line that was not finished"),
+        };
+        if report.is_sound() {
+            let head = report.head.as_deref().unwrap_or("none");
+            out.line(format!("{id}: {} events are whole{torn}; head {head}", report.events))?;
+        } else {
+            damaged += 1;
+            for problem in &report.problems {
+                out.line(format!("{id}: event {}: {}", problem.seq, problem.why))?;
+            }
+        }
+    }
+    out.flush()?;
+    if damaged > 0 {
+        bail!("{damaged} of {} logs are damaged; what is whole of them can still be read", ids.len());
+    }
+    Ok(())
+}
+
+fn index(paths: &Paths, store: Store) -> anyhow::Result<Index> {
+    let mut index = Index::open(paths.state.join("index.sqlite"), store)?;
+    index.refresh()?;
+    Ok(index)
+}

@@ -1,0 +1,152 @@
+//! `config.toml`: what a person may set. Unknown keys are refused by name and place,
+//! since a misspelt limit that is silently ignored is no limit.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+/// The file as it is written. Every key has a default.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Config {
+    /// `provider:model` for the main role.
+    pub model: Option<String>,
+    /// Further models that the editor offers.
+    pub models: Vec<String>,
+    /// `off`, `low`, `medium` or `high`.
+    pub thinking: Option<String>,
+    /// `plan`, `ask` or `edits`.
+    pub mode: Option<String>,
+    /// Added to the system prompt.
+    pub instructions: Option<String>,
+    #[serde(rename = "loop")]
+    pub turn_loop: LoopConfig,
+    pub policy: PolicyConfig,
+    pub environment: EnvironmentConfig,
+    pub log: LogConfig,
+    pub providers: BTreeMap<String, ProviderConfig>,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct LoopConfig {
+    pub max_agents: Option<usize>,
+    pub max_steps: Option<u32>,
+    pub ask_after_steps: Option<u32>,
+    pub max_output: Option<u32>,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct PolicyConfig {
+    /// Tool name patterns; the ceiling of what can run at all. An empty list denies all.
+    pub floor: Option<Vec<String>>,
+    pub allow: Vec<String>,
+    pub ask: Vec<String>,
+    pub deny: Vec<String>,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct EnvironmentConfig {
+    /// Variables that commands may see though they look like secrets.
+    pub allow: Vec<String>,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct LogConfig {
+    /// `error`, `warn`, `info`, `debug` or `trace`.
+    pub level: Option<String>,
+    /// Write there instead of to stderr.
+    pub file: Option<PathBuf>,
+}
+
+/// A provider beside the built-in ones, or a change to one of them.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ProviderConfig {
+    /// `anthropic` or `openai`: the protocol that it speaks.
+    pub kind: ProviderKind,
+    pub base_url: String,
+    /// The environment variable that holds the key; none for servers without keys.
+    #[serde(default)]
+    pub key_env: Option<String>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum ProviderKind {
+    Anthropic,
+    Openai,
+}
+
+/// The file cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ConfigError {
+    #[error("`{}` could not be read: {source}", path.display())]
+    Read { path: PathBuf, source: std::io::Error },
+    /// The parser's text names line, column and key.
+    #[error("`{}` is not right: {problem}", path.display())]
+    Parse { path: PathBuf, problem: String },
+    #[error("`{key}` in `{}` is not right: {problem}", path.display())]
+    Value { path: PathBuf, key: String, problem: String },
+}
+
+impl Config {
+    /// Reads the file; a missing one is an empty one.
+    pub(crate) fn read(path: &Path) -> Result<Self, ConfigError> {
+        match std::fs::read_to_string(path) {
+            Ok(text) => Self::parse(path, &text),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Self::default()),
+            Err(source) => Err(ConfigError::Read { path: path.to_owned(), source }),
+        }
+    }
+
+    /// Parses the file's text; `path` is for messages alone.
+    pub(crate) fn parse(path: &Path, text: &str) -> Result<Self, ConfigError> {
+        toml::from_str(text).map_err(|error| ConfigError::Parse {
+            path: path.to_owned(),
+            problem: error.to_string().trim_end().to_owned(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(text: &str) -> Result<Config, ConfigError> {
+        Config::parse(Path::new("config.toml"), text)
+    }
+
+    #[test]
+    fn an_empty_file_is_all_defaults() {
+        assert_eq!(parse("").unwrap(), Config::default());
+    }
+
+    #[test]
+    fn an_unknown_key_is_refused_by_name_and_place() {
+        let error = parse("model = \"a:b\"\n[loop]\nmax_stepz = 3\n").unwrap_err().to_string();
+        assert!(error.contains("max_stepz") && error.contains("line 3"), "{error}");
+    }
+
+    #[test]
+    fn a_wrong_type_is_refused_by_place() {
+        let error = parse("[loop]\nmax_steps = \"many\"\n").unwrap_err().to_string();
+        assert!(error.contains("line 2"), "{error}");
+    }
+
+    #[test]
+    fn an_empty_floor_is_not_a_missing_one() {
+        assert_eq!(parse("[policy]\nfloor = []").unwrap().policy.floor, Some(Vec::new()));
+        assert_eq!(parse("[policy]").unwrap().policy.floor, None);
+    }
+
+    #[test]
+    fn a_missing_file_is_an_empty_one() {
+        let folder = tempfile::tempdir().unwrap();
+        assert_eq!(Config::read(&folder.path().join("config.toml")).unwrap(), Config::default());
+    }
+}

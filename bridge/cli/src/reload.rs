@@ -1,0 +1,57 @@
+//! Takes up a changed configuration file while the engine runs. A file that is not right
+//! changes nothing and is reported; the last good one stays in force.
+
+use std::path::Path;
+use std::time::{Duration, SystemTime};
+
+use terret_engine::Engine;
+
+use crate::config::Config;
+use crate::paths::Environment;
+use crate::wiring::Setup;
+
+/// How often the file is looked at: a `stat` costs nothing, and no watcher is needed.
+const PERIOD: Duration = Duration::from_secs(1);
+
+/// What tells a changed file from the same one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Stamp {
+    modified: Option<SystemTime>,
+    length: u64,
+}
+
+/// Watches until it is dropped.
+pub(crate) async fn watch(engine: Engine, mut setup: Setup, environment: impl Environment) {
+    let path = setup.paths.config_file();
+    let mut known = stamp(&path).await;
+    loop {
+        tokio::time::sleep(PERIOD).await;
+        let now = stamp(&path).await;
+        if now == known {
+            continue;
+        }
+        known = now;
+        let file = path.clone();
+        let read = tokio::task::spawn_blocking(move || Config::read(&file)).await;
+        let applied = match read {
+            Ok(Ok(config)) => {
+                let previous = std::mem::replace(&mut setup.config, config);
+                setup.settings(&environment).inspect_err(|_| setup.config = previous)
+            }
+            Ok(Err(error)) => Err(error),
+            Err(_) => return,
+        };
+        match applied {
+            Ok(settings) => {
+                engine.reconfigure(settings, setup.registry(&environment));
+                tracing::info!("the configuration was taken up again");
+            }
+            Err(error) => tracing::error!(%error, "the changed configuration was not taken up"),
+        }
+    }
+}
+
+async fn stamp(path: &Path) -> Option<Stamp> {
+    let metadata = tokio::fs::metadata(path).await.ok()?;
+    Some(Stamp { modified: metadata.modified().ok(), length: metadata.len() })
+}

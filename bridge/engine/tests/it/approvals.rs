@@ -1,0 +1,180 @@
+//! Approvals are durable, decided once, and settle what a granted rule covers.
+
+use terret_engine::room::log::{Payload, TurnStatus, Verdict};
+use terret_engine::{AgentStatus, Decision};
+
+use crate::harness::{Harness, approval, complete, events, json, names, prompt, result, text, wait_for, within};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn check_090_an_approval_is_written_once_and_its_verdict_before_the_call() {
+    let harness = Harness::new(
+        r#"{"calls":[{"id":"a","name":"Bash","args":{"command":"echo hello"}}]}
+{"say":"done"}"#,
+    );
+    let (_engine, session) = harness.session().await;
+    let answer = session.prompt(text("run")).await.unwrap();
+    let id = approval(&session, 0).await;
+    assert_eq!(session.status(), AgentStatus::WaitingApproval);
+    session.decide(&id, Decision::AllowOnce, "test").unwrap();
+    assert_eq!(within(answer.outcome()).await.unwrap().status, TurnStatus::Completed);
+    let order: Vec<String> = names(&session)
+        .await
+        .into_iter()
+        .filter(|name| name.starts_with("approval/") || name.starts_with("tool/"))
+        .collect();
+    assert_eq!(order, ["tool/call", "approval/requested", "approval/resolved", "tool/started", "tool/result"]);
+    assert!(result(&session, "a").await.unwrap().contains("hello"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn check_091_a_denial_is_an_error_result_with_its_reason() {
+    for (decision, expected) in [
+        (Decision::Reject { reason: Some("not on this machine".to_owned()) }, "Bash denied: not on this machine"),
+        (Decision::Reject { reason: None }, "Bash denied: no reason given"),
+    ] {
+        let harness = Harness::new(
+            r#"{"calls":[{"id":"a","name":"Bash","args":{"command":"touch made"}}]}
+{"say":"understood"}"#,
+        );
+        let (_engine, session) = harness.session().await;
+        let answer = session.prompt(text("run")).await.unwrap();
+        let id = approval(&session, 0).await;
+        session.decide(&id, decision, "test").unwrap();
+        assert_eq!(within(answer.outcome()).await.unwrap().status, TurnStatus::Completed);
+        assert_eq!(result(&session, "a").await, Err(expected.to_owned()));
+        assert_eq!(harness.read("made"), None);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_first_decision_wins_and_the_second_hears_so() {
+    let harness = Harness::new(
+        r#"{"calls":[{"id":"a","name":"Bash","args":{"command":"true"}}]}
+{"say":"done"}"#,
+    );
+    let (_engine, session) = harness.session().await;
+    let answer = session.prompt(text("run")).await.unwrap();
+    let id = approval(&session, 0).await;
+    session.decide(&id, Decision::AllowOnce, "editor").unwrap();
+    assert!(session.decide(&id, Decision::Reject { reason: None }, "inbox").is_err());
+    within(answer.outcome()).await.unwrap();
+    let verdicts: Vec<Verdict> = events(&session)
+        .await
+        .into_iter()
+        .filter_map(|event| match event.payload {
+            Payload::ApprovalResolved { verdict, .. } => Some(verdict),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(verdicts, [Verdict::Approved]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn check_101_a_rule_for_the_session_settles_what_waits_and_what_comes() {
+    let harness = Harness::new(
+        r#"{"match":"^run$","calls":[{"id":"a","name":"Bash","args":{"command":"echo same"}},{"id":"b","name":"Bash","args":{"command":"echo same"}},{"id":"c","name":"Bash","args":{"command":"echo other"}}]}
+{"match":".","say":"done"}"#,
+    );
+    let (_engine, session) = harness.session().await;
+    let answer = session.prompt(text("run")).await.unwrap();
+    // All three ask together.
+    let mut asked = Vec::new();
+    let mut follower = session.follow(0);
+    while asked.len() < 3 {
+        let event = within(follower.next()).await.unwrap();
+        if let Payload::ApprovalRequested { id, call_id, offered_rule, .. } = &event.payload {
+            asked.push((call_id.clone(), id.clone(), offered_rule.clone()));
+        }
+    }
+    let of = |call: &str| asked.iter().find(|(found, ..)| found == call).unwrap().clone();
+    assert_eq!(of("a").2.as_deref(), Some("Bash(echo same)"));
+    session.decide(&of("a").1, Decision::AllowForSession, "test").unwrap();
+    let settled_by = wait_for(&session, 0, |payload| match payload {
+        Payload::ApprovalResolved { call_id, by, .. } if call_id == "b" => Some(by.clone()),
+        _ => None,
+    })
+    .await;
+    assert!(settled_by.starts_with("rule:"), "{settled_by}");
+    // Another command is not covered.
+    session.decide(&of("c").1, Decision::Reject { reason: None }, "test").unwrap();
+    within(answer.outcome()).await.unwrap();
+    assert!(result(&session, "b").await.is_ok());
+    assert!(result(&session, "c").await.is_err());
+    assert_eq!(session.state(|state| state.rules.rules().len()), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn headless_calls_that_need_a_person_are_denied_and_say_so() {
+    let harness = Harness::new(
+        r#"{"calls":[{"id":"a","name":"Bash","args":{"command":"touch made"}}]}
+{"say":"done"}"#,
+    );
+    let engine = harness.engine();
+    let session = engine.create_session(harness.work(), Vec::new()).await.unwrap();
+    complete(&session, "run").await;
+    let error = result(&session, "a").await.unwrap_err();
+    assert!(error.contains("nobody can be asked"), "{error}");
+    assert_eq!(harness.read("made"), None);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_edit_shows_both_sides_before_it_is_made() {
+    let harness = Harness::new("");
+    let file = harness.write("a.txt", "old\n");
+    let script = format!(
+        "{{\"calls\":[{{\"id\":\"r\",\"name\":\"Read\",\"args\":{{\"file_path\":{0}}}}}]}}\n\
+         {{\"calls\":[{{\"id\":\"e\",\"name\":\"Edit\",\"args\":{{\"file_path\":{0},\"old_string\":\"old\",\"new_string\":\"new\"}}}}]}}\n\
+         {{\"say\":\"done\"}}",
+        json(&file)
+    );
+    let harness_with = Harness::new(&script);
+    let engine = harness_with.engine();
+    let session = engine.create_session(harness.work(), Vec::new()).await.unwrap();
+    session.attach(None);
+    let answer = session.prompt(text("edit")).await.unwrap();
+    let id = approval(&session, 0).await;
+    let preview = session.state(|state| state.approvals.get(&id).unwrap().preview.clone());
+    let side = |blob: &Option<_>| session.blobs().get(blob.as_ref().unwrap()).unwrap();
+    assert_eq!(side(&preview[0].before), b"old\n");
+    assert_eq!(side(&preview[0].after), b"new\n");
+    assert_eq!(harness.read("a.txt").unwrap(), "old\n");
+    session.decide(&id, Decision::AllowOnce, "test").unwrap();
+    within(answer.outcome()).await.unwrap();
+    assert_eq!(harness.read("a.txt").unwrap(), "new\n");
+    assert!(names(&session).await.contains(&"file/changed".to_owned()));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn edits_mode_edits_unasked_and_still_asks_for_commands() {
+    let harness = Harness::new("");
+    let file = harness.work().join("new.txt");
+    let script = format!(
+        "{{\"calls\":[{{\"id\":\"w\",\"name\":\"Write\",\"args\":{{\"file_path\":{},\"content\":\"x\"}}}},{{\"id\":\"b\",\"name\":\"Bash\",\"args\":{{\"command\":\"true\"}}}}]}}\n{{\"say\":\"done\"}}",
+        json(&file)
+    );
+    let harness_with = Harness::new(&script);
+    let engine = harness_with.engine();
+    let session = engine.create_session(harness.work(), Vec::new()).await.unwrap();
+    session.attach(None);
+    session.set_option("mode", "edits", "test").unwrap();
+    let answer = session.prompt(text("write")).await.unwrap();
+    let id = approval(&session, 0).await;
+    let call = session.state(|state| state.approvals.get(&id).unwrap().call_id.clone());
+    assert_eq!(call, "b");
+    session.decide(&id, Decision::Reject { reason: None }, "test").unwrap();
+    within(answer.outcome()).await.unwrap();
+    assert_eq!(harness.read("new.txt").as_deref(), Some("x"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn plan_mode_changes_nothing_and_asks_nobody() {
+    let harness = Harness::new(
+        r#"{"calls":[{"id":"a","name":"Bash","args":{"command":"touch made"}}]}
+{"say":"here is the plan"}"#,
+    );
+    let (_engine, session) = harness.session().await;
+    session.set_option("mode", "plan", "test").unwrap();
+    assert_eq!(prompt(&session, "plan").await.status, TurnStatus::Completed);
+    assert!(result(&session, "a").await.unwrap_err().contains("plan mode"));
+    assert!(!names(&session).await.contains(&"approval/requested".to_owned()));
+}
