@@ -164,6 +164,8 @@ pub enum StopReason {
 /// Why a request failed. Messages are for people and hold no secret.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum ModelError {
+    #[error("no provider is named `{provider}`: {way_out}")]
+    UnknownProvider { provider: String, way_out: String },
     #[error("no key for `{provider}`: {way_out}")]
     NoKey { provider: String, way_out: String },
     #[error("`{provider}` refused the key ({status}): {message}")]
