@@ -383,6 +383,3 @@ fn files(path: &Path) -> [PathBuf; 3] {
     };
     [path.to_owned(), beside("-wal"), beside("-shm")]
 }
-
-#[cfg(test)]
-mod tests;

@@ -75,13 +75,8 @@ pub(crate) fn network_filesystem(path: &Path) -> io::Result<Option<String>> {
     for ancestor in absolute.ancestors() {
         match rustix::fs::statfs(ancestor) {
             Ok(found) => {
-                #[expect(
-                    clippy::cast_possible_truncation,
-                    clippy::cast_sign_loss,
-                    clippy::unnecessary_cast,
-                    reason = "the magic is 32 bits wide, in a word whose width and sign differ by machine"
-                )]
-                let magic = found.f_type as u32;
+                // 32 bits, in a word whose width and sign differ by machine.
+                let magic = (i128::from(found.f_type) & i128::from(u32::MAX)) as u32;
                 return Ok(network_name(magic)
                     .map(str::to_owned)
                     .or_else(|| fuse_name(magic, ancestor)));

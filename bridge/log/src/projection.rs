@@ -26,7 +26,7 @@ pub use turn::{OpenTurn, OwedCall, TurnState};
 pub use usage::UsageTotals;
 
 /// All that the engine needs to know of a session, folded from its log.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct SessionState {
     /// From `session/created`.
     pub created: Option<Created>,
@@ -74,7 +74,7 @@ pub struct Created {
 }
 
 /// System prompt and tools of the requests that follow (check 29).
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct RequestFrame {
     /// SHA-256 over fields, each as its length (u64, little endian) and its bytes: the
     /// system prompt, then each tool's name, description and parameters as compact JSON.
@@ -178,10 +178,8 @@ impl SessionState {
                     }
                 }
             }
-            Payload::ToolCall { id, .. } => {
-                if !self.call_ids.contains(id) {
-                    self.call_ids.insert(id.clone());
-                }
+            Payload::ToolCall { id, .. } if !self.call_ids.contains(id) => {
+                self.call_ids.insert(id.clone());
             }
             _ => {}
         }

@@ -16,7 +16,7 @@
 //! turn is closed, since resuming it would run calls that somebody else approved.
 
 use std::collections::BTreeSet;
-use std::io::{self, BufRead, Read, Seek as _, Write};
+use std::io::{self, BufRead, Seek as _, Write};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
@@ -377,10 +377,10 @@ fn take_wanted(wanted: &mut BTreeSet<BlobId>, blob: &BlobId, line: u64) -> Resul
     }
 }
 
-fn next<'l, R: Read + BufRead>(
-    lines: &'l mut LineReader<R>,
+fn next<R: BufRead>(
+    lines: &mut LineReader<R>,
     number: u64,
-) -> Result<Option<&'l mut [u8]>, StoreError> {
+) -> Result<Option<&mut [u8]>, StoreError> {
     match lines.next_line() {
         Ok(Found::Line(line)) => Ok(Some(line)),
         Ok(Found::End) => Ok(None),

@@ -497,6 +497,3 @@ fn fingerprint(name: &str, args: &Value) -> u64 {
     args.hash(&mut hasher);
     hasher.finish()
 }
-
-#[cfg(test)]
-mod tests;
