@@ -26,14 +26,18 @@ pub fn describe<T: JsonSchema>() -> (String, Value) {
         settings.inline_subschemas = true;
         settings.meta_schema = None;
     });
-    let mut schema = settings.into_generator().into_root_schema_for::<T>().to_value();
+    let mut schema = settings
+        .into_generator()
+        .into_root_schema_for::<T>()
+        .to_value();
     let mut description = String::new();
     if let Value::Object(root) = &mut schema {
         root.remove("title");
         if let Some(Value::String(text)) = root.remove("description") {
             description = text;
         }
-        root.entry("properties").or_insert_with(|| Value::Object(Map::new()));
+        root.entry("properties")
+            .or_insert_with(|| Value::Object(Map::new()));
     }
     tidy(&mut schema);
     (description, schema)
@@ -74,7 +78,10 @@ impl Place<'_> {
     fn words(&self) -> String {
         match self {
             Self::Root => "the set of arguments".to_owned(),
-            Self::Member { of: Self::Root, name } => format!("`{name}`"),
+            Self::Member {
+                of: Self::Root,
+                name,
+            } => format!("`{name}`"),
             Self::Member { of, name } => format!("`{name}` of {}", of.words()),
             Self::Item { of, number } => format!("item {number} of {}", of.words()),
         }
@@ -88,7 +95,9 @@ fn fit(
     open: bool,
     remarks: &mut Vec<String>,
 ) -> Result<Value, Failure> {
-    let Value::Object(rules) = schema else { return Ok(value) };
+    let Value::Object(rules) = schema else {
+        return Ok(value);
+    };
     let wanted = types(rules);
     let value = coerce(value, &wanted);
     if !wanted.is_empty() && !wanted.iter().any(|name| has_type(&value, name)) {
@@ -96,23 +105,38 @@ fn fit(
             "{} is {}, and {} is wanted",
             place.words(),
             shown(&value),
-            wanted.iter().map(|name| with_article(name)).collect::<Vec<_>>().join(" or ")
+            wanted
+                .iter()
+                .map(|name| with_article(name))
+                .collect::<Vec<_>>()
+                .join(" or ")
         )));
     }
     if let Some(Value::Array(choices)) = rules.get("enum")
         && !choices.contains(&value)
     {
         let choices = choices.iter().map(plain).collect::<Vec<_>>().join(", ");
-        return Err(Failure::new(format!("{} is {}, and one of {choices} is wanted", place.words(), shown(&value))));
+        return Err(Failure::new(format!(
+            "{} is {}, and one of {choices} is wanted",
+            place.words(),
+            shown(&value)
+        )));
     }
     check_range(place, rules, &value)?;
     match value {
-        Value::Object(members) => fit_object(place, rules, members, open, remarks).map(Value::Object),
+        Value::Object(members) => {
+            fit_object(place, rules, members, open, remarks).map(Value::Object)
+        }
         Value::Array(items) => {
-            let Some(rule) = rules.get("items") else { return Ok(Value::Array(items)) };
+            let Some(rule) = rules.get("items") else {
+                return Ok(Value::Array(items));
+            };
             let mut fitted = Vec::with_capacity(items.len());
             for (index, item) in items.into_iter().enumerate() {
-                let here = Place::Item { of: place, number: index + 1 };
+                let here = Place::Item {
+                    of: place,
+                    number: index + 1,
+                };
                 fitted.push(fit(&here, rule, item, open, remarks)?);
             }
             Ok(Value::Array(fitted))
@@ -128,19 +152,28 @@ fn fit_object(
     open: bool,
     remarks: &mut Vec<String>,
 ) -> Result<Map<String, Value>, Failure> {
-    let Some(Value::Object(properties)) = rules.get("properties") else { return Ok(members) };
+    let Some(Value::Object(properties)) = rules.get("properties") else {
+        return Ok(members);
+    };
     let required: Vec<&str> = match rules.get("required") {
         Some(Value::Array(names)) => names.iter().filter_map(Value::as_str).collect(),
         _ => Vec::new(),
     };
     let mut fitted = Map::new();
     for (name, value) in members {
-        let here = Place::Member { of: place, name: &name };
+        let here = Place::Member {
+            of: place,
+            name: &name,
+        };
         match properties.get(&name) {
             // Models write null for "not given".
             Some(rule) if value.is_null() && !has_null(rule) => {
                 if required.contains(&name.as_str()) {
-                    return Err(Failure::new(format!("{} is null, and {} is wanted", here.words(), wanted_words(rule))));
+                    return Err(Failure::new(format!(
+                        "{} is null, and {} is wanted",
+                        here.words(),
+                        wanted_words(rule)
+                    )));
                 }
             }
             Some(rule) => {
@@ -150,30 +183,52 @@ fn fit_object(
             None if open => {
                 fitted.insert(name, value);
             }
-            None => remarks.push(format!("ignored {}: there is no such parameter", here.words())),
+            None => remarks.push(format!(
+                "ignored {}: there is no such parameter",
+                here.words()
+            )),
         }
     }
     for name in required {
         if !fitted.contains_key(name) {
             let here = Place::Member { of: place, name };
-            let wanted = properties.get(name).map_or_else(|| "a value".to_owned(), wanted_words);
-            return Err(Failure::new(format!("{} is missing, and {wanted} is wanted", here.words())));
+            let wanted = properties
+                .get(name)
+                .map_or_else(|| "a value".to_owned(), wanted_words);
+            return Err(Failure::new(format!(
+                "{} is missing, and {wanted} is wanted",
+                here.words()
+            )));
         }
     }
     Ok(fitted)
 }
 
-fn check_range(place: &Place<'_>, rules: &Map<String, Value>, value: &Value) -> Result<(), Failure> {
-    let Some(number) = value.as_f64() else { return Ok(()) };
+fn check_range(
+    place: &Place<'_>,
+    rules: &Map<String, Value>,
+    value: &Value,
+) -> Result<(), Failure> {
+    let Some(number) = value.as_f64() else {
+        return Ok(());
+    };
     if let Some(least) = rules.get("minimum").and_then(Value::as_f64)
         && number < least
     {
-        return Err(Failure::new(format!("{} is {}, and at least {least} is wanted", place.words(), shown(value))));
+        return Err(Failure::new(format!(
+            "{} is {}, and at least {least} is wanted",
+            place.words(),
+            shown(value)
+        )));
     }
     if let Some(most) = rules.get("maximum").and_then(Value::as_f64)
         && number > most
     {
-        return Err(Failure::new(format!("{} is {}, and at most {most} is wanted", place.words(), shown(value))));
+        return Err(Failure::new(format!(
+            "{} is {}, and at most {most} is wanted",
+            place.words(),
+            shown(value)
+        )));
     }
     Ok(())
 }
@@ -181,7 +236,11 @@ fn check_range(place: &Place<'_>, rules: &Map<String, Value>, value: &Value) -> 
 fn types(rules: &Map<String, Value>) -> Vec<String> {
     match rules.get("type") {
         Some(Value::String(name)) => vec![name.clone()],
-        Some(Value::Array(names)) => names.iter().filter_map(Value::as_str).map(str::to_owned).collect(),
+        Some(Value::Array(names)) => names
+            .iter()
+            .filter_map(Value::as_str)
+            .map(str::to_owned)
+            .collect(),
         _ => Vec::new(),
     }
 }
@@ -203,12 +262,16 @@ fn coerce(value: Value, wanted: &[String]) -> Value {
         Value::String(text) if wants("integer") && !wants("string") => {
             text.trim().parse::<i64>().map_or(value, Value::from)
         }
-        Value::Number(number) if wants("integer") && !number.is_i64() && !number.is_u64() => match number.as_f64() {
-            Some(float) if float.fract() == 0.0 && float.abs() < 9_007_199_254_740_992.0 => {
-                format!("{float:.0}").parse::<i64>().map_or(value, Value::from)
+        Value::Number(number) if wants("integer") && !number.is_i64() && !number.is_u64() => {
+            match number.as_f64() {
+                Some(float) if float.fract() == 0.0 && float.abs() < 9_007_199_254_740_992.0 => {
+                    format!("{float:.0}")
+                        .parse::<i64>()
+                        .map_or(value, Value::from)
+                }
+                _ => value,
             }
-            _ => value,
-        },
+        }
         _ => value,
     }
 }
@@ -236,15 +299,25 @@ fn with_article(name: &str) -> String {
 }
 
 fn wanted_words(rule: &Value) -> String {
-    let Value::Object(rules) = rule else { return "a value".to_owned() };
+    let Value::Object(rules) = rule else {
+        return "a value".to_owned();
+    };
     if let Some(Value::Array(choices)) = rules.get("enum") {
-        return format!("one of {}", choices.iter().map(plain).collect::<Vec<_>>().join(", "));
+        return format!(
+            "one of {}",
+            choices.iter().map(plain).collect::<Vec<_>>().join(", ")
+        );
     }
     let names = types(rules);
     if names.is_empty() {
         return "a value".to_owned();
     }
-    names.iter().filter(|name| *name != "null").map(|name| with_article(name)).collect::<Vec<_>>().join(" or ")
+    names
+        .iter()
+        .filter(|name| *name != "null")
+        .map(|name| with_article(name))
+        .collect::<Vec<_>>()
+        .join(" or ")
 }
 
 /// What came, kind and value, never longer than a line.

@@ -63,19 +63,39 @@ struct Asked {
 }
 
 /// Runs the calls of one message.
-pub(crate) async fn run(pipeline: Arc<Pipeline>, calls: Vec<Call>, cancel: &CancellationToken) -> Result<(), Fault> {
+pub(crate) async fn run(
+    pipeline: Arc<Pipeline>,
+    calls: Vec<Call>,
+    cancel: &CancellationToken,
+) -> Result<(), Fault> {
     let runs = partition(&calls, &pipeline.table);
-    let mut log = CallLog { pipeline: &pipeline, calls: calls.clone(), called: 0 };
+    let mut log = CallLog {
+        pipeline: &pipeline,
+        calls: calls.clone(),
+        called: 0,
+    };
     let mut questions = JoinSet::new();
     let first_run = runs.first().map_or(0, |run| run.end);
-    let mut slots = prepare(&pipeline, calls, first_run, &mut log, &mut questions, cancel).await?.into_iter();
+    let mut slots = prepare(
+        &pipeline,
+        calls,
+        first_run,
+        &mut log,
+        &mut questions,
+        cancel,
+    )
+    .await?
+    .into_iter();
     let limit = Arc::new(Semaphore::new(WIDTH));
     for run in runs {
         let slots: Vec<Slot> = slots.by_ref().take(run.len()).collect();
         if cancel.is_cancelled() {
             for (index, slot) in run.clone().zip(slots) {
                 log.called_to(index + 1).await?;
-                pipeline.journal.finished(&slot.call, &CallResult::error(CANCELLED)).await?;
+                pipeline
+                    .journal
+                    .finished(&slot.call, &CallResult::error(CANCELLED))
+                    .await?;
             }
             continue;
         }
@@ -95,7 +115,9 @@ struct CallLog<'a> {
 impl CallLog<'_> {
     async fn called_to(&mut self, end: usize) -> Result<(), Fault> {
         while self.called < end {
-            let Some(call) = self.calls.get(self.called) else { return Ok(()) };
+            let Some(call) = self.calls.get(self.called) else {
+                return Ok(());
+            };
             self.pipeline.journal.called(call).await?;
             self.called += 1;
         }
@@ -106,7 +128,9 @@ impl CallLog<'_> {
 /// Cuts a message's calls into runs. An unknown tool is serial.
 fn partition(calls: &[Call], table: &Table) -> Vec<Range<usize>> {
     let parallel = |call: &Call| {
-        table.get(&call.name).is_some_and(|tool| tool.definition().concurrency == Concurrency::Parallel)
+        table
+            .get(&call.name)
+            .is_some_and(|tool| tool.definition().concurrency == Concurrency::Parallel)
     };
     let mut runs: Vec<Range<usize>> = Vec::new();
     let mut last_parallel = false;
@@ -136,7 +160,11 @@ async fn prepare(
     for (index, call) in calls.into_iter().enumerate() {
         if cancel.is_cancelled() {
             let admitted = Err(CallResult::error(CANCELLED));
-            slots.push(Slot { call, admitted, asked: None });
+            slots.push(Slot {
+                call,
+                admitted,
+                asked: None,
+            });
             continue;
         }
         let admitted = pipeline.admit(call.clone()).await;
@@ -144,19 +172,30 @@ async fn prepare(
         if let Ok(admitted) = &admitted
             && let Ok(checked) = pipeline.check(admitted.clone())
         {
-            if let Decision::Ask { reason, offered_rule } = pipeline.decide(&checked)
+            if let Decision::Ask {
+                reason,
+                offered_rule,
+            } = pipeline.decide(&checked)
                 && let Some(preview) = early_preview(pipeline, &checked, &touched, cancel).await
             {
                 let question = pipeline.question(&checked, reason, offered_rule, preview.clone());
                 let (sender, answer) = oneshot::channel();
                 waiting.push((index, question, sender));
-                asked = Some(Asked { answer, preview, early: index >= first_run });
+                asked = Some(Asked {
+                    answer,
+                    preview,
+                    early: index >= first_run,
+                });
             }
             if checked.tool.definition().mutating {
                 touched.extend(pipeline.places(&checked));
             }
         }
-        slots.push(Slot { call, admitted, asked });
+        slots.push(Slot {
+            call,
+            admitted,
+            asked,
+        });
     }
     for (index, question, sender) in waiting {
         log.called_to(index + 1).await?;
@@ -183,7 +222,11 @@ async fn early_preview(
     touched: &BTreeSet<PathBuf>,
     cancel: &CancellationToken,
 ) -> Option<Vec<FileChange>> {
-    if pipeline.places(checked).iter().any(|path| touched.contains(path)) {
+    if pipeline
+        .places(checked)
+        .iter()
+        .any(|path| touched.contains(path))
+    {
         return None;
     }
     pipeline.preview(checked, cancel).await.ok()
@@ -262,8 +305,7 @@ async fn run_together(
 }
 
 /// What a call that did not heed the cancel is answered.
-const ABANDONED: &str =
-    "cancelled: the call did not end within 2 s of the cancel and was given up; it may have done part of its work";
+const ABANDONED: &str = "cancelled: the call did not end within 2 s of the cancel and was given up; it may have done part of its work";
 
 /// One call's turn: decided anew, asked if need be, and run.
 async fn take_turn(
@@ -287,13 +329,20 @@ async fn take_turn(
     let mut approved = false;
     if let Some(asked) = slot.asked {
         // A rule that covers the call meanwhile settles the question, so the wait is short.
-        let Ok(answer) = asked.answer.await else { return Ok(panicked("the question for this call")) };
+        let Ok(answer) = asked.answer.await else {
+            return Ok(panicked("the question for this call"));
+        };
         if let Some(result) = refusal(&checked.call, answer?) {
             return Ok(pipeline.finish(&checked.call, result).await);
         }
         approved = !asked.early || is_as_shown(pipeline, &checked, &asked.preview, cancel).await;
     }
-    if !approved && let Decision::Ask { reason, offered_rule } = pipeline.decide(&checked) {
+    if !approved
+        && let Decision::Ask {
+            reason,
+            offered_rule,
+        } = pipeline.decide(&checked)
+    {
         let preview = match pipeline.preview(&checked, cancel).await {
             Ok(preview) => preview,
             Err(result) => return Ok(pipeline.finish(&checked.call, result).await),
@@ -307,7 +356,9 @@ async fn take_turn(
     if let Some(result) = pipeline.forbidden(&checked) {
         return Ok(result);
     }
-    let Ok(_permit) = limit.acquire().await else { return Ok(CallResult::error(CANCELLED)) };
+    let Ok(_permit) = limit.acquire().await else {
+        return Ok(CallResult::error(CANCELLED));
+    };
     if cancel.is_cancelled() {
         return Ok(CallResult::error(CANCELLED));
     }

@@ -102,7 +102,11 @@ pub trait Tool: Send + Sync {
 
     /// What the call would do to files, computed without doing it, for the approval.
     /// A failure here is the call's result, so that nobody is asked in vain.
-    async fn preview(&self, _context: &CallContext, _args: &Value) -> Result<Vec<FileChange>, Failure> {
+    async fn preview(
+        &self,
+        _context: &CallContext,
+        _args: &Value,
+    ) -> Result<Vec<FileChange>, Failure> {
         Ok(Vec::new())
     }
 
@@ -173,19 +177,26 @@ pub trait Approver: Send + Sync {
 impl CallResult {
     /// A success.
     pub fn ok(output: Output) -> Self {
-        Self { content: Ok(output) }
+        Self {
+            content: Ok(output),
+        }
     }
 
     /// An error for the model.
     pub fn error(text: impl Into<String>) -> Self {
-        Self { content: Err(text.into()) }
+        Self {
+            content: Err(text.into()),
+        }
     }
 }
 
 impl Output {
     /// A plain text without remarks.
     pub fn text(text: impl Into<String>) -> Self {
-        Self { text: text.into(), ..Self::default() }
+        Self {
+            text: text.into(),
+            ..Self::default()
+        }
     }
 
     /// The text as the model reads it: the ledger comes last, after the separator.

@@ -40,7 +40,9 @@ impl Default for Floor {
 
 impl Floor {
     pub fn new<S: Into<String>>(patterns: impl IntoIterator<Item = S>) -> Self {
-        Self { patterns: patterns.into_iter().map(Into::into).collect() }
+        Self {
+            patterns: patterns.into_iter().map(Into::into).collect(),
+        }
     }
 
     pub fn patterns(&self) -> &[String] {
@@ -49,7 +51,9 @@ impl Floor {
 
     /// Whether any pattern admits this tool.
     pub fn admits(&self, tool: &str) -> bool {
-        self.patterns.iter().any(|pattern| glob_matches(pattern, tool))
+        self.patterns
+            .iter()
+            .any(|pattern| glob_matches(pattern, tool))
     }
 }
 
@@ -74,7 +78,11 @@ pub fn glob_matches(pattern: &str, name: &str) -> bool {
                 at += 1;
                 continue;
             }
-            (Some(_), Some(character)) => one(pattern.get(at..).unwrap_or_default(), *character, leading_dot),
+            (Some(_), Some(character)) => one(
+                pattern.get(at..).unwrap_or_default(),
+                *character,
+                leading_dot,
+            ),
             _ => None,
         };
         match (step, back) {
@@ -115,7 +123,9 @@ fn set(pattern: &[char], character: char) -> Option<(bool, usize)> {
     let mut first = true;
     loop {
         let (low, after) = set_member(pattern, at, first)?;
-        let Some(low) = low else { return Some((matched != negated, after)) };
+        let Some(low) = low else {
+            return Some((matched != negated, after));
+        };
         first = false;
         at = after;
         if pattern.get(at) == Some(&'-')

@@ -51,7 +51,11 @@ impl Policy {
     /// The floor and the deny rules alone: what must be looked at again after a wait.
     pub fn forbids(&self, definition: &Definition, subject: Option<Subject<'_>>) -> Option<String> {
         if let Some(rule) = self.speaking(Effect::Deny, definition.name, subject) {
-            return Some(format!("{} is denied by the rule `{}`", definition.name, rule.text()));
+            return Some(format!(
+                "{} is denied by the rule `{}`",
+                definition.name,
+                rule.text()
+            ));
         }
         (!self.admits(definition.name)).then(|| floor::refusal(definition.name))
     }
@@ -75,28 +79,46 @@ impl Policy {
             };
         }
         if let Some(why) = protection.filter(|_| definition.mutating) {
-            return Decision::Ask { reason: format!("the file is protected: {why}"), offered_rule: None };
+            return Decision::Ask {
+                reason: format!("the file is protected: {why}"),
+                offered_rule: None,
+            };
         }
         let offered_rule = || rules::offer(tool, subject.map(|subject| subject.text));
         if self.mode != Mode::Bypass
             && let Some(rule) = self.speaking(Effect::Ask, tool, subject)
         {
             // A rule of the session would not pass an ask rule, so none is offered.
-            return Decision::Ask { reason: format!("the rule `{}` asks for it", rule.text()), offered_rule: None };
+            return Decision::Ask {
+                reason: format!("the rule `{}` asks for it", rule.text()),
+                offered_rule: None,
+            };
         }
-        if self.speaking(Effect::Allow, tool, subject).is_some() || self.mode.runs_unasked(definition, self.isolated) {
+        if self.speaking(Effect::Allow, tool, subject).is_some()
+            || self.mode.runs_unasked(definition, self.isolated)
+        {
             return Decision::Run;
         }
-        Decision::Ask { reason: default_reason(definition), offered_rule: offered_rule() }
+        Decision::Ask {
+            reason: default_reason(definition),
+            offered_rule: offered_rule(),
+        }
     }
 
     /// Whether a waiting question about this call needs no answer any more.
-    pub fn covers(&self, definition: &Definition, subject: Option<Subject<'_>>, protection: Option<&str>) -> bool {
+    pub fn covers(
+        &self,
+        definition: &Definition,
+        subject: Option<Subject<'_>>,
+        protection: Option<&str>,
+    ) -> bool {
         self.decide(definition, subject, protection) == Decision::Run
     }
 
     fn speaking(&self, effect: Effect, tool: &str, subject: Option<Subject<'_>>) -> Option<&Rule> {
-        self.rules.iter().find(|rule| rule.effect == effect && rule.matches(tool, subject))
+        self.rules
+            .iter()
+            .find(|rule| rule.effect == effect && rule.matches(tool, subject))
     }
 }
 

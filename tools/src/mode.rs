@@ -36,7 +36,9 @@ impl Mode {
 
     /// The mode of this name.
     pub fn named(name: &str) -> Option<Self> {
-        [Self::Plan, Self::Ask, Self::Edits, Self::Auto, Self::Bypass].into_iter().find(|mode| mode.name() == name)
+        [Self::Plan, Self::Ask, Self::Edits, Self::Auto, Self::Bypass]
+            .into_iter()
+            .find(|mode| mode.name() == name)
     }
 
     /// Whether a call of this tool runs unasked when no rule speaks. `isolated` tells

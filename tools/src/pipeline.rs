@@ -26,7 +26,8 @@ use tokio_util::sync::CancellationToken;
 use crate::arguments;
 use crate::barrier;
 use crate::call::{
-    Answer, Approver, Call, CallContext, CallJournal, CallResult, Failure, Fault, FileChange, Output, Question, Tool,
+    Answer, Approver, Call, CallContext, CallJournal, CallResult, Failure, Fault, FileChange,
+    Output, Question, Tool,
 };
 use crate::floor;
 use crate::gate::{Decision, Policy};
@@ -105,7 +106,11 @@ impl Pipeline {
     ///
     /// # Errors
     /// A [`Fault`], which ends the turn; calls may then lack their result.
-    pub async fn run_calls(&self, calls: Vec<Call>, cancel: &CancellationToken) -> Result<(), Fault> {
+    pub async fn run_calls(
+        &self,
+        calls: Vec<Call>,
+        cancel: &CancellationToken,
+    ) -> Result<(), Fault> {
         barrier::run(Arc::new(self.clone()), calls, cancel).await
     }
 
@@ -154,7 +159,12 @@ impl Pipeline {
             }
         };
         match arguments::check(&call.name, &tool.definition().parameters, args) {
-            Ok(checked) => Ok(Checked { call, tool, args: checked.args, remarks: checked.remarks }),
+            Ok(checked) => Ok(Checked {
+                call,
+                tool,
+                args: checked.args,
+                remarks: checked.remarks,
+            }),
             Err(failure) => Err(CallResult::error(failure.0)),
         }
     }
@@ -166,11 +176,14 @@ impl Pipeline {
         let cwd = self.world.cwd();
         let subject = subject.as_deref().map(|text| Subject { text, cwd: &cwd });
         let protection = if definition.mutating {
-            self.places(checked).iter().find_map(|path| self.world.protection(path))
+            self.places(checked)
+                .iter()
+                .find_map(|path| self.world.protection(path))
         } else {
             None
         };
-        self.current_policy().decide(definition, subject, protection)
+        self.current_policy()
+            .decide(definition, subject, protection)
     }
 
     /// The files that a call names.
@@ -190,7 +203,10 @@ impl Pipeline {
         cancel: &CancellationToken,
     ) -> Result<Vec<FileChange>, CallResult> {
         let context = self.context(&checked.call, cancel);
-        match AssertUnwindSafe(checked.tool.preview(&context, &checked.args)).catch_unwind().await {
+        match AssertUnwindSafe(checked.tool.preview(&context, &checked.args))
+            .catch_unwind()
+            .await
+        {
             Ok(Ok(changes)) => Ok(changes),
             Ok(Err(Failure(text))) => Err(CallResult::error(text)),
             Err(_) => Err(panicked(&checked.call.name)),
@@ -220,15 +236,31 @@ impl Pipeline {
         let subject = checked.tool.rule_subject(&self.world, &checked.args);
         let cwd = self.world.cwd();
         let subject = subject.as_deref().map(|text| Subject { text, cwd: &cwd });
-        self.current_policy().forbids(checked.tool.definition(), subject).map(CallResult::error)
+        self.current_policy()
+            .forbids(checked.tool.definition(), subject)
+            .map(CallResult::error)
     }
 
     /// Steps 4 and 5 for a call that passed the gate.
-    pub(crate) async fn execute(&self, checked: &Checked, cancel: &CancellationToken) -> Result<CallResult, Fault> {
+    pub(crate) async fn execute(
+        &self,
+        checked: &Checked,
+        cancel: &CancellationToken,
+    ) -> Result<CallResult, Fault> {
         let context = self.context(&checked.call, cancel);
-        let execution = Execution { pipeline: self, gated: checked, context: &context };
-        let next = Next { rest: &self.hooks, execution: &execution };
-        let result = match AssertUnwindSafe(next.run(checked.call.clone())).catch_unwind().await {
+        let execution = Execution {
+            pipeline: self,
+            gated: checked,
+            context: &context,
+        };
+        let next = Next {
+            rest: &self.hooks,
+            execution: &execution,
+        };
+        let result = match AssertUnwindSafe(next.run(checked.call.clone()))
+            .catch_unwind()
+            .await
+        {
             Ok(result) => result?,
             Err(_) => panicked(&checked.call.name),
         };
@@ -239,7 +271,10 @@ impl Pipeline {
     pub(crate) async fn finish(&self, call: &Call, result: CallResult) -> CallResult {
         let mut result = result;
         for hook in &self.hooks {
-            result = match AssertUnwindSafe(hook.after(call, result)).catch_unwind().await {
+            result = match AssertUnwindSafe(hook.after(call, result))
+                .catch_unwind()
+                .await
+            {
                 Ok(result) => result,
                 Err(_) => panicked("a hook after the call"),
             };
@@ -289,7 +324,15 @@ impl Next<'_> {
     /// A [`Fault`], which ends the turn.
     pub async fn run(self, call: Call) -> Result<CallResult, Fault> {
         if let Some((hook, rest)) = self.rest.split_first() {
-            return hook.around(call, Next { rest, execution: self.execution }).await;
+            return hook
+                .around(
+                    call,
+                    Next {
+                        rest,
+                        execution: self.execution,
+                    },
+                )
+                .await;
         }
         self.execution.run(call).await
     }
@@ -311,12 +354,17 @@ impl Execution<'_> {
         match self.pipeline.decide(&checked) {
             Decision::Run => {}
             Decision::Forbid { reason } => return Ok(CallResult::error(reason)),
-            Decision::Ask { reason, offered_rule } => {
+            Decision::Ask {
+                reason,
+                offered_rule,
+            } => {
                 let preview = match self.pipeline.preview(&checked, &self.context.cancel).await {
                     Ok(preview) => preview,
                     Err(result) => return Ok(result),
                 };
-                let question = self.pipeline.question(&checked, reason, offered_rule, preview);
+                let question = self
+                    .pipeline
+                    .question(&checked, reason, offered_rule, preview);
                 if let Some(result) = self.pipeline.ask(question, &self.context.cancel).await? {
                     return Ok(result);
                 }
@@ -329,7 +377,10 @@ impl Execution<'_> {
         if self.context.cancel.is_cancelled() {
             return Ok(CallResult::error(CANCELLED));
         }
-        self.pipeline.journal.started(&checked.call, checked.tool.definition()).await?;
+        self.pipeline
+            .journal
+            .started(&checked.call, checked.tool.definition())
+            .await?;
         let work = checked.tool.run(self.context, checked.args.clone());
         Ok(match AssertUnwindSafe(work).catch_unwind().await {
             Ok(Ok(mut output)) => {
@@ -346,7 +397,9 @@ impl Execution<'_> {
 pub(crate) fn refusal(call: &Call, answer: Answer) -> Option<CallResult> {
     match answer {
         Answer::Approved => None,
-        Answer::Denied { reason } => Some(CallResult::error(format!("{} denied: {reason}", call.name))),
+        Answer::Denied { reason } => {
+            Some(CallResult::error(format!("{} denied: {reason}", call.name)))
+        }
         Answer::Cancelled => Some(CallResult::error(CANCELLED)),
     }
 }
@@ -362,11 +415,20 @@ pub(crate) fn panicked(what: &str) -> CallResult {
 
 /// Bounds what a model sees of a result.
 pub(crate) fn bounded(result: CallResult) -> CallResult {
-    CallResult { content: result.content.map(bounded_output).map_err(|text| cut(text, MAX_TEXT).0) }
+    CallResult {
+        content: result
+            .content
+            .map(bounded_output)
+            .map_err(|text| cut(text, MAX_TEXT).0),
+    }
 }
 
 fn bounded_output(output: Output) -> Output {
-    let Output { text, images, remarks } = output;
+    let Output {
+        text,
+        images,
+        remarks,
+    } = output;
     let (text, dropped) = cut(text, MAX_TEXT);
     let mut kept = Vec::with_capacity(remarks.len());
     let mut room = MAX_REMARKS;
@@ -380,9 +442,15 @@ fn bounded_output(output: Output) -> Output {
         kept.push(remark);
     }
     if dropped > 0 {
-        kept.push(format!("the result is cut at {MAX_TEXT} bytes; {dropped} more bytes are left out"));
+        kept.push(format!(
+            "the result is cut at {MAX_TEXT} bytes; {dropped} more bytes are left out"
+        ));
     }
-    Output { text, images, remarks: kept }
+    Output {
+        text,
+        images,
+        remarks: kept,
+    }
 }
 
 fn cut(mut text: String, most: usize) -> (String, usize) {

@@ -56,7 +56,9 @@ pub enum RuleError {
     Empty,
     #[error("the rule `{0}` has a `(` and does not end with `)`")]
     Unclosed(String),
-    #[error("the rule `{0}` has nothing between its parentheses; write `{1}` for every call of that tool")]
+    #[error(
+        "the rule `{0}` has nothing between its parentheses; write `{1}` for every call of that tool"
+    )]
     NoSubject(String, String),
     #[error("the rule `{text}` has a path pattern that cannot be read: {reason}")]
     Pattern { text: String, reason: String },
@@ -100,14 +102,18 @@ impl Rule {
         let (tool, subject) = match text.split_once('(') {
             None => (text, None),
             Some((tool, rest)) => {
-                let inner = rest.strip_suffix(')').ok_or_else(|| RuleError::Unclosed(text.to_owned()))?;
+                let inner = rest
+                    .strip_suffix(')')
+                    .ok_or_else(|| RuleError::Unclosed(text.to_owned()))?;
                 (tool.trim(), Some(inner))
             }
         };
         if tool.is_empty() {
             return Err(RuleError::Empty);
         }
-        let fits = |character: char| character.is_ascii_alphanumeric() || "_-.*?[]!^\\".contains(character);
+        let fits = |character: char| {
+            character.is_ascii_alphanumeric() || "_-.*?[]!^\\".contains(character)
+        };
         if !tool.chars().all(fits) {
             return Err(RuleError::Name(text.to_owned()));
         }
@@ -126,7 +132,13 @@ impl Rule {
             }
             Some(inner) => Pattern::Text(inner.to_owned()),
         };
-        Ok(Self { effect, scope, text: text.to_owned(), tool: tool.to_owned(), subject })
+        Ok(Self {
+            effect,
+            scope,
+            text: text.to_owned(),
+            tool: tool.to_owned(),
+            subject,
+        })
     }
 
     /// The text as it was written.
@@ -182,7 +194,9 @@ pub fn offer(tool: &str, subject: Option<&str>) -> Option<String> {
         let safe = path.trim() == path && !path.chars().any(char::is_control);
         return safe.then(|| format!("Edit({})", escape_glob(path)));
     }
-    tool.chars().all(|character| character.is_ascii_alphanumeric() || "_-.".contains(character)).then(|| tool.to_owned())
+    tool.chars()
+        .all(|character| character.is_ascii_alphanumeric() || "_-.".contains(character))
+        .then(|| tool.to_owned())
 }
 
 fn escape_glob(path: &str) -> String {
@@ -203,7 +217,10 @@ fn path_matcher(text: &str, pattern: &str) -> Result<GlobMatcher, RuleError> {
         .backslash_escape(true)
         .build()
         .map(|glob| glob.compile_matcher())
-        .map_err(|error| RuleError::Pattern { text: text.to_owned(), reason: error.kind().to_string() })
+        .map_err(|error| RuleError::Pattern {
+            text: text.to_owned(),
+            reason: error.kind().to_string(),
+        })
 }
 
 /// A pattern may be relative to the session's folder or absolute; so is the subject.
@@ -220,21 +237,22 @@ fn command_matches(command: &str, strict: bool, test: impl Fn(&str) -> bool) -> 
     if strict {
         return is_plain(command) && test(command);
     }
-    pieces(command).any(|piece| test(piece))
+    pieces(command).any(test)
 }
 
 fn has_prefix(command: &str, prefix: &str) -> bool {
-    command
-        .strip_prefix(prefix)
-        .is_some_and(|rest| prefix.is_empty() || rest.is_empty() || rest.starts_with(char::is_whitespace))
+    command.strip_prefix(prefix).is_some_and(|rest| {
+        prefix.is_empty() || rest.is_empty() || rest.starts_with(char::is_whitespace)
+    })
 }
 
 /// Programs that run the command in their arguments.
 const WRAPPERS: &[&str] = &[
-    "sudo", "doas", "env", "nohup", "timeout", "time", "nice", "ionice", "setsid", "stdbuf", "exec", "command",
-    "builtin", "eval", "source", ".", "xargs", "watch", "chroot", "strace", "script", "unshare", "nsenter", "su",
-    "runuser", "parallel", "busybox", "coproc", "trap", "!", "if", "then", "else", "elif", "while", "until", "for",
-    "do", "case", "select", "function", "bash", "sh", "dash", "zsh", "ksh", "fish",
+    "sudo", "doas", "env", "nohup", "timeout", "time", "nice", "ionice", "setsid", "stdbuf",
+    "exec", "command", "builtin", "eval", "source", ".", "xargs", "watch", "chroot", "strace",
+    "script", "unshare", "nsenter", "su", "runuser", "parallel", "busybox", "coproc", "trap", "!",
+    "if", "then", "else", "elif", "while", "until", "for", "do", "case", "select", "function",
+    "bash", "sh", "dash", "zsh", "ksh", "fish",
 ];
 
 /// Whether a command is one simple command whose words are what they seem: no operator,
@@ -251,14 +269,18 @@ pub fn is_plain(command: &str) -> bool {
             (Some(_), '$' | '`' | '!') => return false,
             (Some(_), _) => {}
             (None, '\'' | '"') => quote = Some(character),
-            (None, ';' | '&' | '|' | '<' | '>' | '$' | '`' | '(' | ')' | '{' | '}' | '#' | '!') => return false,
+            (None, ';' | '&' | '|' | '<' | '>' | '$' | '`' | '(' | ')' | '{' | '}' | '#' | '!') => {
+                return false;
+            }
             (None, _) => {}
         }
     }
     if quote.is_some() {
         return false;
     }
-    let Some(first) = command.split_whitespace().next() else { return false };
+    let Some(first) = command.split_whitespace().next() else {
+        return false;
+    };
     // The program's name must be literal, or it is not known what runs.
     let literal = !first.contains(['*', '?', '[', ']', '=', '~', '\'', '"']);
     literal && !WRAPPERS.contains(&program(first))
@@ -272,24 +294,26 @@ fn program(word: &str) -> &str {
 /// one: split at every operator, and once more behind wrappers and assignments.
 fn pieces(command: &str) -> impl Iterator<Item = &str> {
     let split = |character: char| ";&|<>$`(){}\n\r\"'".contains(character);
-    std::iter::once(command).chain(command.split(split)).flat_map(|piece| {
-        let piece = piece.trim();
-        let mut inner = Vec::new();
-        if !piece.is_empty() {
-            inner.push(piece);
-        }
-        let mut rest = piece;
-        // Each word after a wrapper or an assignment might be the command.
-        let mut wrapped = false;
-        while let Some((word, after)) = rest.split_once(char::is_whitespace) {
-            wrapped |= word.contains('=') || WRAPPERS.contains(&program(word));
-            rest = after.trim_start();
-            if wrapped && !rest.is_empty() {
-                inner.push(rest);
+    std::iter::once(command)
+        .chain(command.split(split))
+        .flat_map(|piece| {
+            let piece = piece.trim();
+            let mut inner = Vec::new();
+            if !piece.is_empty() {
+                inner.push(piece);
             }
-        }
-        inner
-    })
+            let mut rest = piece;
+            // Each word after a wrapper or an assignment might be the command.
+            let mut wrapped = false;
+            while let Some((word, after)) = rest.split_once(char::is_whitespace) {
+                wrapped |= word.contains('=') || WRAPPERS.contains(&program(word));
+                rest = after.trim_start();
+                if wrapped && !rest.is_empty() {
+                    inner.push(rest);
+                }
+            }
+            inner
+        })
 }
 
 #[cfg(test)]

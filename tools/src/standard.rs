@@ -41,7 +41,9 @@ fn file_title(verb: &str, args: &Value) -> String {
 
 /// The file that `file_path` names, as the editor names it.
 fn file_location(world: &World, args: &Value) -> Vec<Location> {
-    let Some(path) = args.get("file_path").and_then(Value::as_str) else { return Vec::new() };
+    let Some(path) = args.get("file_path").and_then(Value::as_str) else {
+        return Vec::new();
+    };
     let path = match world.resolve(path) {
         Ok(real) => world.files().as_given(&real),
         Err(_) => world.cwd().join(path),

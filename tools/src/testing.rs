@@ -1,7 +1,11 @@
 //! What the tests of this crate share: a world in a folder of its own, a journal that
 //! remembers, an approver that answers by plan, and tools that do as they are told.
 
-#![expect(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
+#![expect(
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test fails by panicking"
+)]
 
 use std::collections::{BTreeMap, VecDeque};
 use std::path::{Path, PathBuf};
@@ -14,8 +18,8 @@ use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use crate::call::{
-    Answer, Approver, Call, CallContext, CallJournal, CallResult, Failure, Fault, FileChange, Location, Output,
-    Question, Tool,
+    Answer, Approver, Call, CallContext, CallJournal, CallResult, Failure, Fault, FileChange,
+    Location, Output, Question, Tool,
 };
 use crate::definition::{Approval, Concurrency, Definition, Kind, Replay};
 use crate::floor::Floor;
@@ -42,13 +46,25 @@ impl Bench {
 
     pub(crate) fn with(change: impl FnOnce(&mut WorldSettings)) -> Self {
         let folder = TempDir::new().expect("a temporary folder");
-        let mut settings = WorldSettings { cwd: folder.path().to_owned(), ..WorldSettings::default() };
+        let mut settings = WorldSettings {
+            cwd: folder.path().to_owned(),
+            ..WorldSettings::default()
+        };
         change(&mut settings);
         let world = Arc::new(World::new(settings).expect("a world"));
         let journal = Arc::new(Journal::default());
         let approver = Arc::new(Answers::new(Arc::clone(&journal)));
-        let policy = Policy { floor: Floor::new(["*"]), ..Policy::default() };
-        Self { folder, world, journal, approver, policy: Arc::new(RwLock::new(Arc::new(policy))) }
+        let policy = Policy {
+            floor: Floor::new(["*"]),
+            ..Policy::default()
+        };
+        Self {
+            folder,
+            world,
+            journal,
+            approver,
+            policy: Arc::new(RwLock::new(Arc::new(policy))),
+        }
     }
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {
@@ -105,7 +121,11 @@ pub(crate) fn set_policy(policy: &RwLock<Arc<Policy>>, change: impl FnOnce(&mut 
 }
 
 pub(crate) fn call(id: &str, name: &str, args: Value) -> Call {
-    Call { id: id.to_owned(), name: name.to_owned(), args: Ok(args) }
+    Call {
+        id: id.to_owned(),
+        name: name.to_owned(),
+        args: Ok(args),
+    }
 }
 
 /// A journal that remembers, as short lines: `called c1`, `started c1`, `finished c1 …`.
@@ -122,25 +142,40 @@ pub(crate) struct Journal {
 impl Journal {
     fn push(&self, line: String) -> Result<(), Fault> {
         let mut fault = self.fault_at.lock().unwrap_or_else(PoisonError::into_inner);
-        if fault.as_ref().is_some_and(|begin| line.starts_with(begin.as_str())) {
+        if fault
+            .as_ref()
+            .is_some_and(|begin| line.starts_with(begin.as_str()))
+        {
             *fault = None;
             return Err(Fault("the log is full".to_owned()));
         }
-        self.lines.lock().unwrap_or_else(PoisonError::into_inner).push(line);
+        self.lines
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .push(line);
         Ok(())
     }
 
     pub(crate) fn lines(&self) -> Vec<String> {
-        self.lines.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.lines
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
     }
 
     pub(crate) fn changes(&self) -> Vec<FileChange> {
-        self.changes.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.changes
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
     }
 
     pub(crate) fn result(&self, id: &str) -> CallResult {
         let results = self.results.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut found = results.iter().filter(|(call, _)| call == id).map(|(_, result)| result.clone());
+        let mut found = results
+            .iter()
+            .filter(|(call, _)| call == id)
+            .map(|(_, result)| result.clone());
         let result = found.next().unwrap_or_else(|| panic!("no result for {id}"));
         assert!(found.next().is_none(), "two results for {id}");
         result
@@ -156,7 +191,10 @@ impl Journal {
 
     pub(crate) fn see(&self, path: &Path, bytes: &[u8]) {
         let path = path.canonicalize().expect("a real path");
-        self.seen.lock().unwrap_or_else(PoisonError::into_inner).insert(path, text::hash(bytes));
+        self.seen
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .insert(path, text::hash(bytes));
     }
 }
 
@@ -173,22 +211,35 @@ impl CallJournal for Journal {
     fn output(&self, _call_id: &str, _text: &str) {}
 
     fn file_seen(&self, _call_id: &str, path: &Path, hash: &str) {
-        self.seen.lock().unwrap_or_else(PoisonError::into_inner).insert(path.to_owned(), hash.to_owned());
+        self.seen
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .insert(path.to_owned(), hash.to_owned());
     }
 
     fn seen(&self, path: &Path) -> Option<String> {
-        self.seen.lock().unwrap_or_else(PoisonError::into_inner).get(path).cloned()
+        self.seen
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .get(path)
+            .cloned()
     }
 
     async fn file_changing(&self, call_id: &str, change: &FileChange) -> Result<(), Fault> {
         self.push(format!("changing {call_id}"))?;
-        self.changes.lock().unwrap_or_else(PoisonError::into_inner).push(change.clone());
+        self.changes
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .push(change.clone());
         Ok(())
     }
 
     async fn finished(&self, call: &Call, result: &CallResult) -> Result<(), Fault> {
         self.push(format!("finished {}", call.id))?;
-        self.results.lock().unwrap_or_else(PoisonError::into_inner).push((call.id.clone(), result.clone()));
+        self.results
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .push((call.id.clone(), result.clone()));
         Ok(())
     }
 }
@@ -203,7 +254,12 @@ pub(crate) struct Answers {
 
 impl Answers {
     fn new(journal: Arc<Journal>) -> Self {
-        Self { journal, planned: Mutex::default(), questions: Mutex::default(), changed: Notify::new() }
+        Self {
+            journal,
+            planned: Mutex::default(),
+            questions: Mutex::default(),
+            changed: Notify::new(),
+        }
     }
 
     pub(crate) fn answer(&self, id: &str, answer: Answer) {
@@ -221,7 +277,10 @@ impl Answers {
     }
 
     pub(crate) fn questions(&self) -> Vec<Question> {
-        self.questions.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.questions
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
     }
 
     /// Waits until so many questions stand or stood.
@@ -236,7 +295,11 @@ impl Answers {
     }
 
     fn take(&self, id: &str) -> Option<Answer> {
-        self.planned.lock().unwrap_or_else(PoisonError::into_inner).get_mut(id)?.pop_front()
+        self.planned
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .get_mut(id)?
+            .pop_front()
     }
 }
 
@@ -245,7 +308,10 @@ impl Approver for Answers {
     async fn ask(&self, question: Question, cancel: &CancellationToken) -> Result<Answer, Fault> {
         let id = question.call.id.clone();
         self.journal.push(format!("asked {id}"))?;
-        self.questions.lock().unwrap_or_else(PoisonError::into_inner).push(question);
+        self.questions
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .push(question);
         self.changed.notify_waiters();
         loop {
             let mut changed = std::pin::pin!(self.changed.notified());
@@ -262,7 +328,9 @@ impl Approver for Answers {
 }
 
 /// What a [`Puppet`] does when it runs.
-type Action = dyn Fn(CallContext, Value) -> futures::future::BoxFuture<'static, Result<Output, Failure>> + Send + Sync;
+type Action = dyn Fn(CallContext, Value) -> futures::future::BoxFuture<'static, Result<Output, Failure>>
+    + Send
+    + Sync;
 
 /// A tool for tests of the pipeline.
 pub(crate) struct Puppet {
@@ -291,13 +359,18 @@ impl Puppet {
             replay: Replay::Safe,
             kind: Kind::Other,
         };
-        Self { definition, action: Box::new(move |context, args| Box::pin(action(context, args))) }
+        Self {
+            definition,
+            action: Box::new(move |context, args| Box::pin(action(context, args))),
+        }
     }
 
     /// One that answers with its `text`.
     pub(crate) fn echo(name: &'static str, concurrency: Concurrency) -> Self {
         Self::new(name, concurrency, |_, args| async move {
-            Ok(Output::text(args.get("text").and_then(Value::as_str).unwrap_or_default()))
+            Ok(Output::text(
+                args.get("text").and_then(Value::as_str).unwrap_or_default(),
+            ))
         })
     }
 
@@ -330,7 +403,10 @@ impl Tool for Puppet {
     fn locations(&self, world: &World, args: &Value) -> Vec<Location> {
         args.get("file_path")
             .and_then(Value::as_str)
-            .map(|path| Location { path: world.cwd().join(path), line: None })
+            .map(|path| Location {
+                path: world.cwd().join(path),
+                line: None,
+            })
             .into_iter()
             .collect()
     }
@@ -355,28 +431,52 @@ pub(crate) struct Editor {
 
 impl Editor {
     pub(crate) fn open(&self, path: &Path, text: &str) {
-        self.buffers.lock().unwrap_or_else(PoisonError::into_inner).insert(path.to_owned(), text.to_owned());
+        self.buffers
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .insert(path.to_owned(), text.to_owned());
     }
 
     pub(crate) fn written(&self) -> Vec<(PathBuf, String)> {
-        self.written.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.written
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
     }
 }
 
 #[async_trait]
 impl EditorFiles for Editor {
     async fn read_text(&self, path: &Path) -> Result<Option<String>, EditorError> {
-        if let Some(error) = self.read_error.lock().unwrap_or_else(PoisonError::into_inner).clone() {
+        if let Some(error) = self
+            .read_error
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+        {
             return Err(error);
         }
-        Ok(self.buffers.lock().unwrap_or_else(PoisonError::into_inner).get(path).cloned())
+        Ok(self
+            .buffers
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .get(path)
+            .cloned())
     }
 
     async fn write_text(&self, path: &Path, content: &str) -> Result<(), EditorError> {
-        if let Some(error) = self.write_error.lock().unwrap_or_else(PoisonError::into_inner).clone() {
+        if let Some(error) = self
+            .write_error
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+        {
             return Err(error);
         }
-        self.written.lock().unwrap_or_else(PoisonError::into_inner).push((path.to_owned(), content.to_owned()));
+        self.written
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .push((path.to_owned(), content.to_owned()));
         self.open(path, content);
         Ok(())
     }

@@ -78,10 +78,23 @@ impl World {
     /// # Errors
     /// [`WorldError`] when a root is missing or no folder.
     pub fn new(settings: WorldSettings) -> Result<Self, WorldError> {
-        let scratch = settings.scratch.canonicalize().unwrap_or_else(|_| settings.scratch.clone());
+        let scratch = settings
+            .scratch
+            .canonicalize()
+            .unwrap_or_else(|_| settings.scratch.clone());
         let roots = Self::roots_of(&settings.cwd, &settings.additional_directories)?;
-        let files = Files::new(roots, scratch.clone(), &settings.denied, settings.editor, settings.hooks);
-        Ok(Self { files, scratch, environment: settings.environment })
+        let files = Files::new(
+            roots,
+            scratch.clone(),
+            &settings.denied,
+            settings.editor,
+            settings.hooks,
+        );
+        Ok(Self {
+            files,
+            scratch,
+            environment: settings.environment,
+        })
     }
 
     /// Replaces the further folders; what runs keeps what it opened.
@@ -101,7 +114,11 @@ impl World {
 
     /// The real paths of all roots, the session's folder first.
     pub fn roots(&self) -> Vec<PathBuf> {
-        self.files.roots().iter().map(|root| root.real.clone()).collect()
+        self.files
+            .roots()
+            .iter()
+            .map(|root| root.real.clone())
+            .collect()
     }
 
     /// The private folder for full outputs.
@@ -140,13 +157,20 @@ impl World {
     fn roots_of(cwd: &Path, directories: &[PathBuf]) -> Result<Vec<Root>, WorldError> {
         let mut roots: Vec<Root> = Vec::with_capacity(directories.len() + 1);
         for given in std::iter::once(cwd).chain(directories.iter().map(PathBuf::as_path)) {
-            let real =
-                given.canonicalize().map_err(|source| WorldError::Root { path: given.to_owned(), source })?;
+            let real = given.canonicalize().map_err(|source| WorldError::Root {
+                path: given.to_owned(),
+                source,
+            })?;
             if !real.is_dir() {
-                return Err(WorldError::NotAFolder { path: given.to_owned() });
+                return Err(WorldError::NotAFolder {
+                    path: given.to_owned(),
+                });
             }
             if !roots.iter().any(|root| root.real == real) {
-                roots.push(Root { given: given.to_owned(), real });
+                roots.push(Root {
+                    given: given.to_owned(),
+                    real,
+                });
             }
         }
         Ok(roots)

@@ -52,12 +52,17 @@ fn reference(pattern: &[char], name: &[char], start: bool) -> bool {
     match (pattern, name) {
         ([], []) => true,
         (['*', rest @ ..], _) => {
-            !dot && (reference(rest, name, start) || matches!(name, [_, after @ ..] if reference(pattern, after, false)))
+            !dot && (reference(rest, name, start)
+                || matches!(name, [_, after @ ..] if reference(pattern, after, false)))
                 || name.is_empty() && reference(rest, name, start)
         }
         (['?', rest @ ..], [_, after @ ..]) => !dot && reference(rest, after, false),
-        (['\\', wanted, rest @ ..], [found, after @ ..]) => wanted == found && reference(rest, after, false),
-        ([wanted, rest @ ..], [found, after @ ..]) => wanted == found && reference(rest, after, false),
+        (['\\', wanted, rest @ ..], [found, after @ ..]) => {
+            wanted == found && reference(rest, after, false)
+        }
+        ([wanted, rest @ ..], [found, after @ ..]) => {
+            wanted == found && reference(rest, after, false)
+        }
         _ => false,
     }
 }

@@ -37,11 +37,17 @@ fn read() -> Definition {
 }
 
 fn subject(text: &str) -> Option<Subject<'_>> {
-    Some(Subject { text, cwd: Path::new("/p") })
+    Some(Subject {
+        text,
+        cwd: Path::new("/p"),
+    })
 }
 
 fn rules(rules: &[(Effect, &str)]) -> Vec<Rule> {
-    rules.iter().map(|(effect, text)| Rule::parse(text, *effect, Scope::Project).expect("a rule")).collect()
+    rules
+        .iter()
+        .map(|(effect, text)| Rule::parse(text, *effect, Scope::Project).expect("a rule"))
+        .collect()
 }
 
 fn asks(decision: &Decision) -> bool {
@@ -69,40 +75,96 @@ fn check_089_what_changes_something_is_asked_and_the_rest_runs() {
 
 #[test]
 fn the_first_that_speaks_decides() {
-    let all = [(Effect::Allow, "Bash"), (Effect::Ask, "Bash(git push:*)"), (Effect::Deny, "Bash(git push --force:*)")];
-    let mut policy = Policy { rules: rules(&all), ..Policy::default() };
+    let all = [
+        (Effect::Allow, "Bash"),
+        (Effect::Ask, "Bash(git push:*)"),
+        (Effect::Deny, "Bash(git push --force:*)"),
+    ];
+    let mut policy = Policy {
+        rules: rules(&all),
+        ..Policy::default()
+    };
     assert_eq!(policy.decide(&bash(), subject("make"), None), Decision::Run);
     assert!(asks(&policy.decide(&bash(), subject("git push"), None)));
-    assert!(forbids(&policy.decide(&bash(), subject("git push --force"), None)));
+    assert!(forbids(&policy.decide(
+        &bash(),
+        subject("git push --force"),
+        None
+    )));
     policy.mode = Mode::Bypass;
-    assert_eq!(policy.decide(&bash(), subject("git push"), None), Decision::Run);
-    assert!(forbids(&policy.decide(&bash(), subject("git push --force"), None)), "bypass passes no denial");
+    assert_eq!(
+        policy.decide(&bash(), subject("git push"), None),
+        Decision::Run
+    );
+    assert!(
+        forbids(&policy.decide(&bash(), subject("git push --force"), None)),
+        "bypass passes no denial"
+    );
     policy.mode = Mode::Plan;
-    assert!(forbids(&policy.decide(&bash(), subject("make"), None)), "a rule does not widen plan mode");
+    assert!(
+        forbids(&policy.decide(&bash(), subject("make"), None)),
+        "a rule does not widen plan mode"
+    );
     policy.mode = Mode::Bypass;
     policy.floor = Floor::new(["Read"]);
-    assert!(forbids(&policy.decide(&bash(), subject("make"), None)), "no mode passes the floor");
+    assert!(
+        forbids(&policy.decide(&bash(), subject("make"), None)),
+        "no mode passes the floor"
+    );
 }
 
 #[test]
 fn modes_decide_where_no_rule_speaks() {
-    let with = |mode, isolated| Policy { mode, isolated, ..Policy::default() };
-    assert_eq!(with(Mode::Edits, false).decide(&edit(), subject("a"), None), Decision::Run);
-    assert!(asks(&with(Mode::Edits, false).decide(&bash(), subject("make"), None)));
-    assert_eq!(with(Mode::Auto, true).decide(&bash(), subject("make"), None), Decision::Run);
-    assert!(asks(&with(Mode::Auto, false).decide(&bash(), subject("make"), None)));
+    let with = |mode, isolated| Policy {
+        mode,
+        isolated,
+        ..Policy::default()
+    };
+    assert_eq!(
+        with(Mode::Edits, false).decide(&edit(), subject("a"), None),
+        Decision::Run
+    );
+    assert!(asks(&with(Mode::Edits, false).decide(
+        &bash(),
+        subject("make"),
+        None
+    )));
+    assert_eq!(
+        with(Mode::Auto, true).decide(&bash(), subject("make"), None),
+        Decision::Run
+    );
+    assert!(asks(&with(Mode::Auto, false).decide(
+        &bash(),
+        subject("make"),
+        None
+    )));
     let always = definition("Bash", true, Approval::Always, Kind::Execute);
-    assert!(asks(&with(Mode::Auto, true).decide(&always, subject("make"), None)));
+    assert!(asks(&with(Mode::Auto, true).decide(
+        &always,
+        subject("make"),
+        None
+    )));
     let todo = definition("TodoWrite", false, Approval::Never, Kind::Think);
-    assert_eq!(with(Mode::Plan, false).decide(&todo, None, None), Decision::Run);
+    assert_eq!(
+        with(Mode::Plan, false).decide(&todo, None, None),
+        Decision::Run
+    );
 }
 
 #[test]
 fn a_protected_file_is_always_asked_for_and_no_rule_is_offered() {
     for mode in [Mode::Ask, Mode::Edits, Mode::Auto, Mode::Bypass] {
-        let policy =
-            Policy { mode, isolated: true, rules: rules(&[(Effect::Allow, "Edit")]), ..Policy::default() };
-        let decision = policy.decide(&edit(), subject(".git/config"), Some("git runs what it says"));
+        let policy = Policy {
+            mode,
+            isolated: true,
+            rules: rules(&[(Effect::Allow, "Edit")]),
+            ..Policy::default()
+        };
+        let decision = policy.decide(
+            &edit(),
+            subject(".git/config"),
+            Some("git runs what it says"),
+        );
         assert_eq!(
             decision,
             Decision::Ask {
@@ -111,12 +173,18 @@ fn a_protected_file_is_always_asked_for_and_no_rule_is_offered() {
             }
         );
     }
-    assert_eq!(Policy::default().decide(&read(), subject(".git/config"), Some("x")), Decision::Run);
+    assert_eq!(
+        Policy::default().decide(&read(), subject(".git/config"), Some("x")),
+        Decision::Run
+    );
 }
 
 #[test]
 fn check_083_118_live_set_and_ceilings_narrow_the_floor_and_never_widen_it() {
-    let mut policy = Policy { live: Some(Floor::new(["Read", "Secret"])), ..Policy::default() };
+    let mut policy = Policy {
+        live: Some(Floor::new(["Read", "Secret"])),
+        ..Policy::default()
+    };
     assert!(policy.admits("Read"));
     assert!(!policy.admits("Bash") && !policy.admits("Secret"));
     policy.live = None;
@@ -135,18 +203,44 @@ fn width(decision: &Decision) -> u8 {
 
 fn any_rule() -> impl Strategy<Value = Rule> {
     let texts = prop::sample::select(vec![
-        "Bash", "Bash(make)", "Bash(make:*)", "Bash(rm:*)", "Edit", "Edit(src/**)", "Read", "Read(**)", "*", "mcp__*",
+        "Bash",
+        "Bash(make)",
+        "Bash(make:*)",
+        "Bash(rm:*)",
+        "Edit",
+        "Edit(src/**)",
+        "Read",
+        "Read(**)",
+        "*",
+        "mcp__*",
     ]);
     let effects = prop::sample::select(vec![Effect::Allow, Effect::Ask, Effect::Deny]);
-    (effects, texts).prop_map(|(effect, text)| Rule::parse(text, effect, Scope::Session).expect("a rule"))
+    (effects, texts)
+        .prop_map(|(effect, text)| Rule::parse(text, effect, Scope::Session).expect("a rule"))
 }
 
 fn any_policy() -> impl Strategy<Value = Policy> {
-    let modes = prop::sample::select(vec![Mode::Plan, Mode::Ask, Mode::Edits, Mode::Auto, Mode::Bypass]);
+    let modes = prop::sample::select(vec![
+        Mode::Plan,
+        Mode::Ask,
+        Mode::Edits,
+        Mode::Auto,
+        Mode::Bypass,
+    ]);
     let floors = prop::sample::select(vec![vec!["*"], vec!["Read"], vec!["Bash", "Edit"], vec![]]);
-    (modes, prop::collection::vec(any_rule(), 0..5), floors, any::<bool>()).prop_map(|(mode, rules, floor, isolated)| {
-        Policy { mode, rules, floor: Floor::new(floor), isolated, ..Policy::default() }
-    })
+    (
+        modes,
+        prop::collection::vec(any_rule(), 0..5),
+        floors,
+        any::<bool>(),
+    )
+        .prop_map(|(mode, rules, floor, isolated)| Policy {
+            mode,
+            rules,
+            floor: Floor::new(floor),
+            isolated,
+            ..Policy::default()
+        })
 }
 
 proptest! {

@@ -1,4 +1,8 @@
-#![expect(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
+#![expect(
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test fails by panicking"
+)]
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -14,13 +18,18 @@ use crate::floor::Floor;
 use crate::testing::{Bench, Puppet, call};
 
 async fn run(pipeline: &Pipeline, call: Call) {
-    pipeline.run_calls(vec![call], &CancellationToken::new()).await.expect("no fault");
+    pipeline
+        .run_calls(vec![call], &CancellationToken::new())
+        .await
+        .expect("no fault");
 }
+
+type Before = dyn Fn(Call) -> Result<Call, Veto> + Send + Sync;
 
 /// A hook made of closures.
 #[derive(Default)]
 struct Hook {
-    before: Option<Box<dyn Fn(Call) -> Result<Call, Veto> + Send + Sync>>,
+    before: Option<Box<Before>>,
     around: Option<Box<dyn Fn(Call) -> Call + Send + Sync>>,
     replaces: Option<CallResult>,
     panics_around: bool,
@@ -52,7 +61,10 @@ impl CallHook for Hook {
 }
 
 fn renamed(name: &'static str) -> impl Fn(Call) -> Call + Send + Sync {
-    move |call| Call { name: name.to_owned(), ..call }
+    move |call| Call {
+        name: name.to_owned(),
+        ..call
+    }
 }
 
 #[tokio::test]
@@ -68,7 +80,10 @@ async fn check_078_an_empty_floor_denies_every_call() {
 async fn check_080_a_veto_skips_the_call_and_the_after_hooks() {
     let bench = Bench::new();
     let mut pipeline = bench.pipeline(Puppet::table([Puppet::echo("P", Parallel)]));
-    let hook = Arc::new(Hook { before: Some(Box::new(|_| Err(Veto("not today".to_owned())))), ..Hook::default() });
+    let hook = Arc::new(Hook {
+        before: Some(Box::new(|_| Err(Veto("not today".to_owned())))),
+        ..Hook::default()
+    });
     pipeline.hooks.push(hook.clone());
     run(&pipeline, call("1", "P", json!({}))).await;
     assert_eq!(bench.journal.error("1"), "not today");
@@ -80,10 +95,19 @@ async fn check_080_a_veto_skips_the_call_and_the_after_hooks() {
 async fn check_081_082_no_hook_gets_a_call_past_the_floor() {
     let bench = Bench::new();
     bench.set_policy(|policy| policy.floor = Floor::new(["P"]));
-    let before = Hook { before: Some(Box::new(|call| Ok(renamed("Q")(call)))), ..Hook::default() };
-    let around = Hook { around: Some(Box::new(renamed("Q"))), ..Hook::default() };
+    let before = Hook {
+        before: Some(Box::new(|call| Ok(renamed("Q")(call)))),
+        ..Hook::default()
+    };
+    let around = Hook {
+        around: Some(Box::new(renamed("Q"))),
+        ..Hook::default()
+    };
     for hook in [before, around] {
-        let mut pipeline = bench.pipeline(Puppet::table([Puppet::echo("P", Parallel), Puppet::echo("Q", Parallel)]));
+        let mut pipeline = bench.pipeline(Puppet::table([
+            Puppet::echo("P", Parallel),
+            Puppet::echo("Q", Parallel),
+        ]));
         pipeline.hooks.push(Arc::new(hook));
         pipeline.journal = Arc::new(crate::testing::Journal::default());
         let journal = Arc::new(crate::testing::Journal::default());
@@ -97,12 +121,23 @@ async fn check_081_082_no_hook_gets_a_call_past_the_floor() {
 #[tokio::test]
 async fn a_call_that_an_around_hook_made_is_asked_about_as_what_it_is() {
     let bench = Bench::new();
-    let mut pipeline = bench.pipeline(Puppet::table([Puppet::echo("P", Parallel), Puppet::echo("Q", Serial).gated()]));
-    pipeline.hooks.push(Arc::new(Hook { around: Some(Box::new(renamed("Q"))), ..Hook::default() }));
+    let mut pipeline = bench.pipeline(Puppet::table([
+        Puppet::echo("P", Parallel),
+        Puppet::echo("Q", Serial).gated(),
+    ]));
+    pipeline.hooks.push(Arc::new(Hook {
+        around: Some(Box::new(renamed("Q"))),
+        ..Hook::default()
+    }));
     bench.approver.approve("1");
     run(&pipeline, call("1", "P", json!({"text": "t"}))).await;
     let questions = bench.approver.questions();
-    assert_eq!(questions.first().map(|question| question.call.name.as_str()), Some("Q"));
+    assert_eq!(
+        questions
+            .first()
+            .map(|question| question.call.name.as_str()),
+        Some("Q")
+    );
     assert_eq!(bench.journal.output("1").text, "t");
 }
 
@@ -110,19 +145,31 @@ async fn a_call_that_an_around_hook_made_is_asked_about_as_what_it_is() {
 async fn an_around_hook_may_replace_the_execution_and_after_hooks_see_its_result() {
     let bench = Bench::new();
     let mut pipeline = bench.pipeline(Puppet::table([Puppet::echo("P", Parallel)]));
-    let hook = Arc::new(Hook { replaces: Some(CallResult::ok(Output::text("replaced"))), ..Hook::default() });
+    let hook = Arc::new(Hook {
+        replaces: Some(CallResult::ok(Output::text("replaced"))),
+        ..Hook::default()
+    });
     pipeline.hooks.push(hook.clone());
     run(&pipeline, call("1", "P", json!({}))).await;
     assert_eq!(bench.journal.output("1").text, "replaced");
     assert_eq!(hook.after.load(Ordering::SeqCst), 1);
-    assert!(!bench.journal.lines().contains(&"started 1".to_owned()), "nothing was started");
+    assert!(
+        !bench.journal.lines().contains(&"started 1".to_owned()),
+        "nothing was started"
+    );
 }
 
 #[tokio::test]
 async fn check_124_a_panicking_hook_gives_an_error_result_and_never_a_dangling_call() {
     let bench = Bench::new();
-    let panics_before = Hook { before: Some(Box::new(|_| panic!("inside"))), ..Hook::default() };
-    let panics_around = Hook { panics_around: true, ..Hook::default() };
+    let panics_before = Hook {
+        before: Some(Box::new(|_| panic!("inside"))),
+        ..Hook::default()
+    };
+    let panics_around = Hook {
+        panics_around: true,
+        ..Hook::default()
+    };
     for (id, hook) in [("1", panics_before), ("2", panics_around)] {
         let mut pipeline = bench.pipeline(Puppet::table([Puppet::echo("S", Serial)]));
         pipeline.hooks.push(Arc::new(hook));
@@ -134,9 +181,15 @@ async fn check_124_a_panicking_hook_gives_an_error_result_and_never_a_dangling_c
 #[tokio::test]
 async fn check_044_an_unknown_tool_is_an_error_result_that_lists_the_names() {
     let bench = Bench::new();
-    let pipeline = bench.pipeline(Puppet::table([Puppet::echo("P", Parallel), Puppet::echo("Q", Parallel)]));
+    let pipeline = bench.pipeline(Puppet::table([
+        Puppet::echo("P", Parallel),
+        Puppet::echo("Q", Parallel),
+    ]));
     run(&pipeline, call("1", "Reed", json!({}))).await;
-    assert_eq!(bench.journal.error("1"), "no tool named Reed; there are P, Q");
+    assert_eq!(
+        bench.journal.error("1"),
+        "no tool named Reed; there are P, Q"
+    );
     run(&pipeline, call("2", "a\u{1b}[31m\n", json!({}))).await;
     assert!(!bench.journal.error("2").contains(['\u{1b}', '\n']));
 }
@@ -145,28 +198,51 @@ async fn check_044_an_unknown_tool_is_an_error_result_that_lists_the_names() {
 async fn check_047_malformed_arguments_are_an_error_result() {
     let bench = Bench::new();
     let pipeline = bench.pipeline(Puppet::table([Puppet::echo("P", Parallel)]));
-    let broken = Call { id: "1".to_owned(), name: "P".to_owned(), args: Err("it ends too early".to_owned()) };
+    let broken = Call {
+        id: "1".to_owned(),
+        name: "P".to_owned(),
+        args: Err("it ends too early".to_owned()),
+    };
     run(&pipeline, broken).await;
-    assert_eq!(bench.journal.error("1"), "the arguments of P are not valid JSON: it ends too early");
+    assert_eq!(
+        bench.journal.error("1"),
+        "the arguments of P are not valid JSON: it ends too early"
+    );
     run(&pipeline, call("2", "P", json!({"number": "many"}))).await;
-    assert_eq!(bench.journal.error("2"), "`number` is the string \"many\", and an integer is wanted");
+    assert_eq!(
+        bench.journal.error("2"),
+        "`number` is the string \"many\", and an integer is wanted"
+    );
 }
 
 #[tokio::test]
 async fn an_unknown_parameter_is_ignored_with_a_remark() {
     let bench = Bench::new();
     let pipeline = bench.pipeline(Puppet::table([Puppet::echo("P", Parallel)]));
-    run(&pipeline, call("1", "P", json!({"text": "t", "colour": "red"}))).await;
+    run(
+        &pipeline,
+        call("1", "P", json!({"text": "t", "colour": "red"})),
+    )
+    .await;
     let output = bench.journal.output("1");
-    assert_eq!(output.render(), "t\n--- terret ---\nignored `colour`: there is no such parameter");
+    assert_eq!(
+        output.render(),
+        "t\n--- terret ---\nignored `colour`: there is no such parameter"
+    );
 }
 
 #[tokio::test]
 async fn check_088_a_forged_session_argument_reaches_no_tool() {
     let bench = Bench::new();
-    let shows = Puppet::new("P", Parallel, |_, args| async move { Ok(Output::text(args.to_string())) });
+    let shows = Puppet::new("P", Parallel, |_, args| async move {
+        Ok(Output::text(args.to_string()))
+    });
     let pipeline = bench.pipeline(Puppet::table([shows]));
-    run(&pipeline, call("1", "P", json!({"session_id": "another", "text": "t"}))).await;
+    run(
+        &pipeline,
+        call("1", "P", json!({"session_id": "another", "text": "t"})),
+    )
+    .await;
     assert_eq!(bench.journal.output("1").text, r#"{"text":"t"}"#);
 }
 
@@ -187,19 +263,29 @@ async fn check_085_086_policies_are_a_sessions_own_and_hold_from_the_next_call()
 #[tokio::test]
 async fn check_125_what_a_model_sees_of_a_result_is_bounded_on_a_character() {
     let bench = Bench::new();
-    let long = Puppet::new("P", Parallel, |_, _| async { Ok(Output::text("é".repeat(MAX_TEXT))) });
+    let long = Puppet::new("P", Parallel, |_, _| async {
+        Ok(Output::text("é".repeat(MAX_TEXT)))
+    });
     let pipeline = bench.pipeline(Puppet::table([long]));
     run(&pipeline, call("1", "P", Value::Null)).await;
     let output = bench.journal.output("1");
     assert_eq!(output.text.len(), MAX_TEXT);
-    assert_eq!(output.remarks, [format!("the result is cut at {MAX_TEXT} bytes; {MAX_TEXT} more bytes are left out")]);
+    assert_eq!(
+        output.remarks,
+        [format!(
+            "the result is cut at {MAX_TEXT} bytes; {MAX_TEXT} more bytes are left out"
+        )]
+    );
 }
 
 #[tokio::test]
 async fn plan_mode_refuses_what_changes_something_and_says_why() {
     let bench = Bench::new();
     bench.set_policy(|policy| policy.mode = crate::mode::Mode::Plan);
-    let pipeline = bench.pipeline(Puppet::table([Puppet::echo("S", Serial).gated(), Puppet::echo("P", Parallel)]));
+    let pipeline = bench.pipeline(Puppet::table([
+        Puppet::echo("S", Serial).gated(),
+        Puppet::echo("P", Parallel),
+    ]));
     run(&pipeline, call("1", "S", json!({}))).await;
     run(&pipeline, call("2", "P", json!({"text": "looks"}))).await;
     assert!(bench.journal.error("1").contains("plan mode"));

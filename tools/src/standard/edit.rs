@@ -77,7 +77,11 @@ impl Tool for Edit {
         file_subject(world, args)
     }
 
-    async fn preview(&self, context: &CallContext, args: &Value) -> Result<Vec<FileChange>, Failure> {
+    async fn preview(
+        &self,
+        context: &CallContext,
+        args: &Value,
+    ) -> Result<Vec<FileChange>, Failure> {
         let (change, _) = plan(context, args.clone()).await?;
         Ok(vec![change.as_file_change()])
     }
@@ -94,8 +98,13 @@ impl Tool for Edit {
 
 async fn plan(context: &CallContext, args: Value) -> Result<(Change, usize), Failure> {
     let input: EditInput = arguments::parse(args)?;
-    let replacement = Replacement { old: input.old_string, new: input.new_string, all: input.replace_all };
-    let (change, counts) = change::replacements(context, &input.file_path, vec![replacement], false).await?;
+    let replacement = Replacement {
+        old: input.old_string,
+        new: input.new_string,
+        all: input.replace_all,
+    };
+    let (change, counts) =
+        change::replacements(context, &input.file_path, vec![replacement], false).await?;
     Ok((change, counts.first().copied().unwrap_or_default()))
 }
 

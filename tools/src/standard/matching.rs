@@ -41,13 +41,17 @@ pub struct Applied {
 /// Why a replacement was not made, in words for the model.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum MatchError {
-    #[error("`old_string` is empty; give the text to be replaced, with enough lines around it to be found once")]
+    #[error(
+        "`old_string` is empty; give the text to be replaced, with enough lines around it to be found once"
+    )]
     Empty,
     #[error("`old_string` and `new_string` are the same, so there is nothing to change")]
     Same,
     #[error("`old_string` matches 0 times, and exactly 1 is wanted; nothing was changed{nearest}")]
     Missing { nearest: String },
-    #[error("`old_string` matches {count} times, at {lines}, and exactly 1 is wanted; nothing was changed. Add lines around it to make it unique, or set `replace_all`")]
+    #[error(
+        "`old_string` matches {count} times, at {lines}, and exactly 1 is wanted; nothing was changed. Add lines around it to make it unique, or set `replace_all`"
+    )]
     Ambiguous { count: String, lines: String },
     #[error(transparent)]
     Unencodable(#[from] Unencodable),
@@ -59,7 +63,10 @@ pub enum MatchError {
 ///
 /// # Errors
 /// The number of the replacement that failed, from 1, and why.
-pub fn apply(document: &Document, replacements: &[Replacement]) -> Result<Applied, (usize, MatchError)> {
+pub fn apply(
+    document: &Document,
+    replacements: &[Replacement],
+) -> Result<Applied, (usize, MatchError)> {
     let mut current = document.clone();
     let mut counts = Vec::with_capacity(replacements.len());
     for (index, replacement) in replacements.iter().enumerate() {
@@ -67,10 +74,16 @@ pub fn apply(document: &Document, replacements: &[Replacement]) -> Result<Applie
         current = next;
         counts.push(count);
     }
-    Ok(Applied { document: current, counts })
+    Ok(Applied {
+        document: current,
+        counts,
+    })
 }
 
-fn replace(document: &Document, replacement: &Replacement) -> Result<(Document, usize), MatchError> {
+fn replace(
+    document: &Document,
+    replacement: &Replacement,
+) -> Result<(Document, usize), MatchError> {
     let view = document.view();
     if replacement.old.is_empty() {
         return Err(MatchError::Empty);
@@ -92,7 +105,11 @@ fn replace(document: &Document, replacement: &Replacement) -> Result<(Document, 
         overlapping(view, &old, MAX_COUNTED + 1)
     };
     match places.as_slice() {
-        [] => return Err(MatchError::Missing { nearest: nearest(view, &old) }),
+        [] => {
+            return Err(MatchError::Missing {
+                nearest: nearest(view, &old),
+            });
+        }
         [_] => {}
         [_, ..] if replacement.all => {}
         several => return Err(ambiguous(view, several)),
@@ -101,7 +118,10 @@ fn replace(document: &Document, replacement: &Replacement) -> Result<(Document, 
     let middle = new.get(head..new.len() - tail).unwrap_or_default();
     let splices: Vec<Splice> = places
         .iter()
-        .map(|at| Splice { range: at + head..at + old.len() - tail, text: middle.to_owned() })
+        .map(|at| Splice {
+            range: at + head..at + old.len() - tail,
+            text: middle.to_owned(),
+        })
         .collect();
     let bytes = document.splice(&splices)?;
     let next = Document::with_encoding(bytes, document.encoding())?;
@@ -117,7 +137,10 @@ fn overlapping(text: &str, needle: &str, most: usize) -> Vec<usize> {
     {
         let at = from + found;
         places.push(at);
-        let step = text.get(at..).and_then(|rest| rest.chars().next()).map_or(1, char::len_utf8);
+        let step = text
+            .get(at..)
+            .and_then(|rest| rest.chars().next())
+            .map_or(1, char::len_utf8);
         from = at + step;
     }
     places
@@ -125,9 +148,16 @@ fn overlapping(text: &str, needle: &str, most: usize) -> Vec<usize> {
 
 /// What both sides begin and end with is not touched, so its bytes stay as they are.
 fn shared(old: &str, new: &str) -> (usize, usize) {
-    let head: usize =
-        old.chars().zip(new.chars()).take_while(|(left, right)| left == right).map(|(left, _)| left.len_utf8()).sum();
-    let (old, new) = (old.get(head..).unwrap_or_default(), new.get(head..).unwrap_or_default());
+    let head: usize = old
+        .chars()
+        .zip(new.chars())
+        .take_while(|(left, right)| left == right)
+        .map(|(left, _)| left.len_utf8())
+        .sum();
+    let (old, new) = (
+        old.get(head..).unwrap_or_default(),
+        new.get(head..).unwrap_or_default(),
+    );
     let tail: usize = old
         .chars()
         .rev()
@@ -139,16 +169,31 @@ fn shared(old: &str, new: &str) -> (usize, usize) {
 }
 
 fn ambiguous(view: &str, places: &[usize]) -> MatchError {
-    let count = if places.len() > MAX_COUNTED { format!("more than {MAX_COUNTED}") } else { places.len().to_string() };
+    let count = if places.len() > MAX_COUNTED {
+        format!("more than {MAX_COUNTED}")
+    } else {
+        places.len().to_string()
+    };
     let mut numbers: Vec<String> = Vec::new();
     let (mut line, mut from) = (1, 0);
     for at in places.iter().take(NAMED_LINES) {
-        line += view.get(from..*at).unwrap_or_default().matches('\n').count();
+        line += view
+            .get(from..*at)
+            .unwrap_or_default()
+            .matches('\n')
+            .count();
         from = *at;
         numbers.push(line.to_string());
     }
-    let more = if places.len() > NAMED_LINES { " and further on" } else { "" };
-    MatchError::Ambiguous { count, lines: format!("lines {}{more}", numbers.join(", ")) }
+    let more = if places.len() > NAMED_LINES {
+        " and further on"
+    } else {
+        ""
+    };
+    MatchError::Ambiguous {
+        count,
+        lines: format!("lines {}{more}", numbers.join(", ")),
+    }
 }
 
 /// The place that was probably meant, in words with its lines; empty when none is near.
@@ -158,7 +203,11 @@ fn nearest(view: &str, old: &str) -> String {
     if let Some((at, why)) = blank_difference(&lines, &wanted) {
         return place(&lines, at, wanted.len(), why);
     }
-    let Some((offset, key)) = wanted.iter().enumerate().find(|(_, line)| !line.trim().is_empty()) else {
+    let Some((offset, key)) = wanted
+        .iter()
+        .enumerate()
+        .find(|(_, line)| !line.trim().is_empty())
+    else {
         return String::new();
     };
     let key = head(key.trim());
@@ -176,37 +225,68 @@ fn nearest(view: &str, old: &str) -> String {
         }
     }
     match best {
-        Some((_, at)) => place(&lines, at.saturating_sub(offset), wanted.len(), "its text is not quite the same"),
+        Some((_, at)) => place(
+            &lines,
+            at.saturating_sub(offset),
+            wanted.len(),
+            "its text is not quite the same",
+        ),
         None => String::new(),
     }
 }
 
 fn head(line: &str) -> &str {
-    line.char_indices().nth(COMPARED).map_or(line, |(at, _)| line.get(..at).unwrap_or(line))
+    line.char_indices()
+        .nth(COMPARED)
+        .map_or(line, |(at, _)| line.get(..at).unwrap_or(line))
 }
+
+/// Whether a found line is as good as a wanted one.
+type SameLine<'a> = &'a dyn Fn(&str, &str) -> bool;
 
 /// A place that differs from the wanted lines in blanks alone.
 fn blank_difference(lines: &[&str], wanted: &[&str]) -> Option<(usize, &'static str)> {
-    let same = |at: usize, test: &dyn Fn(&str, &str) -> bool| {
-        lines
-            .get(at..at + wanted.len())
-            .is_some_and(|found| found.iter().zip(wanted).all(|(found, wanted)| test(found, wanted)))
+    let same = |at: usize, test: SameLine<'_>| {
+        lines.get(at..at + wanted.len()).is_some_and(|found| {
+            found
+                .iter()
+                .zip(wanted)
+                .all(|(found, wanted)| test(found, wanted))
+        })
     };
     let squeezed = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
-    let tests: [(&dyn Fn(&str, &str) -> bool, &str); 3] = [
-        (&|found, wanted| found.trim_end() == wanted.trim_end(), "it differs in blanks at line ends"),
-        (&|found, wanted| found.trim() == wanted.trim(), "it differs in indentation"),
-        (&|found, wanted| squeezed(found) == squeezed(wanted), "it differs in blanks within lines"),
+    let tests: [(SameLine<'_>, &str); 3] = [
+        (
+            &|found, wanted| found.trim_end() == wanted.trim_end(),
+            "it differs in blanks at line ends",
+        ),
+        (
+            &|found, wanted| found.trim() == wanted.trim(),
+            "it differs in indentation",
+        ),
+        (
+            &|found, wanted| squeezed(found) == squeezed(wanted),
+            "it differs in blanks within lines",
+        ),
     ];
     if wanted.iter().all(|line| line.trim().is_empty()) {
         return None;
     }
-    tests.iter().find_map(|(test, why)| (0..lines.len()).find(|at| same(*at, test)).map(|at| (at, *why)))
+    tests.iter().find_map(|(test, why)| {
+        (0..lines.len())
+            .find(|at| same(*at, test))
+            .map(|at| (at, *why))
+    })
 }
 
 fn place(lines: &[&str], at: usize, count: usize, why: &str) -> String {
     let mut text = format!(". The nearest place is at line {}; {why}:", at + 1);
-    for (number, line) in lines.iter().enumerate().skip(at).take(count.clamp(1, SHOWN_LINES)) {
+    for (number, line) in lines
+        .iter()
+        .enumerate()
+        .skip(at)
+        .take(count.clamp(1, SHOWN_LINES))
+    {
         let _ = write!(text, "\n{:>6}\t{}", number + 1, head(line));
     }
     text

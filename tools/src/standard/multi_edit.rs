@@ -81,7 +81,11 @@ impl Tool for MultiEdit {
         file_subject(world, args)
     }
 
-    async fn preview(&self, context: &CallContext, args: &Value) -> Result<Vec<FileChange>, Failure> {
+    async fn preview(
+        &self,
+        context: &CallContext,
+        args: &Value,
+    ) -> Result<Vec<FileChange>, Failure> {
         let (change, _) = plan(context, args.clone()).await?;
         Ok(vec![change.as_file_change()])
     }
@@ -89,7 +93,11 @@ impl Tool for MultiEdit {
     async fn run(&self, context: &CallContext, args: Value) -> Result<Output, Failure> {
         let (change, counts) = plan(context, args).await?;
         let places: usize = counts.iter().sum();
-        let done = format!("Edited {}, {} edits, {places} places", change.path.display(), counts.len());
+        let done = format!(
+            "Edited {}, {} edits, {places} places",
+            change.path.display(),
+            counts.len()
+        );
         change.make(context, done).await
     }
 }
@@ -97,12 +105,18 @@ impl Tool for MultiEdit {
 async fn plan(context: &CallContext, args: Value) -> Result<(Change, Vec<usize>), Failure> {
     let input: MultiEditInput = arguments::parse(args)?;
     if input.edits.is_empty() {
-        return Err(Failure::new("`edits` is empty, so there is nothing to change"));
+        return Err(Failure::new(
+            "`edits` is empty, so there is nothing to change",
+        ));
     }
     let edits = input
         .edits
         .into_iter()
-        .map(|edit| Replacement { old: edit.old_string, new: edit.new_string, all: edit.replace_all })
+        .map(|edit| Replacement {
+            old: edit.old_string,
+            new: edit.new_string,
+            all: edit.replace_all,
+        })
         .collect();
     change::replacements(context, &input.file_path, edits, true).await
 }

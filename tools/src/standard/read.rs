@@ -76,8 +76,14 @@ impl Tool for Read {
     }
 
     fn locations(&self, world: &World, args: &Value) -> Vec<Location> {
-        let line = args.get("offset").and_then(Value::as_u64).and_then(|line| u32::try_from(line).ok());
-        file_location(world, args).into_iter().map(|location| Location { line, ..location }).collect()
+        let line = args
+            .get("offset")
+            .and_then(Value::as_u64)
+            .and_then(|line| u32::try_from(line).ok());
+        file_location(world, args)
+            .into_iter()
+            .map(|location| Location { line, ..location })
+            .collect()
     }
 
     fn rule_subject(&self, world: &World, args: &Value) -> Option<String> {
@@ -93,7 +99,11 @@ impl Tool for Read {
             bytes: MAX_TEXT,
         };
         let path = Path::new(&input.file_path);
-        let content = context.world.files().window(path, request, &context.cancel).await?;
+        let content = context
+            .world
+            .files()
+            .window(path, request, &context.cancel)
+            .await?;
         let real = context.world.resolve(path)?;
         let seen = |hash: Option<&str>| {
             if let Some(hash) = hash {
@@ -101,7 +111,10 @@ impl Tool for Read {
             }
         };
         match content {
-            Content::Text { window, mut remarks } => {
+            Content::Text {
+                window,
+                mut remarks,
+            } => {
                 if let End::Known { lines } = window.end
                     && lines > 0
                     && request.first > lines
@@ -114,17 +127,39 @@ impl Tool for Read {
                 }
                 seen(window.hash.as_deref());
                 remarks.extend(window.remarks(&request));
-                Ok(Output { text: window.text, remarks, ..Output::default() })
+                Ok(Output {
+                    text: window.text,
+                    remarks,
+                    ..Output::default()
+                })
             }
-            Content::Image { mime_type, bytes, hash } => {
+            Content::Image {
+                mime_type,
+                bytes,
+                hash,
+            } => {
                 seen(Some(&hash));
-                let text = format!("{} is an image ({mime_type}) of {} bytes", real.display(), bytes.len());
-                let image = ImageBytes { mime_type: mime_type.to_owned(), bytes };
-                Ok(Output { text, images: vec![image], ..Output::default() })
+                let text = format!(
+                    "{} is an image ({mime_type}) of {} bytes",
+                    real.display(),
+                    bytes.len()
+                );
+                let image = ImageBytes {
+                    mime_type: mime_type.to_owned(),
+                    bytes,
+                };
+                Ok(Output {
+                    text,
+                    images: vec![image],
+                    ..Output::default()
+                })
             }
             Content::Binary { description, hash } => {
                 seen(hash.as_deref());
-                Ok(Output::text(format!("{} is {description}; it is not shown", real.display())))
+                Ok(Output::text(format!(
+                    "{} is {description}; it is not shown",
+                    real.display()
+                )))
             }
         }
     }

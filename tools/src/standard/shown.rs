@@ -20,15 +20,29 @@ pub(super) fn changed_lines(before: &str, after: &str) -> (String, usize) {
     let old: Vec<&str> = before.split('\n').collect();
     let new: Vec<&str> = after.split('\n').collect();
     // Most of a file is as it was; what is shared at both ends needs no comparing.
-    let head = old.iter().zip(&new).take_while(|(left, right)| left == right).count();
+    let head = old
+        .iter()
+        .zip(&new)
+        .take_while(|(left, right)| left == right)
+        .count();
     let most = old.len().min(new.len()) - head;
-    let tail = old.iter().rev().zip(new.iter().rev()).take(most).take_while(|(left, right)| left == right).count();
+    let tail = old
+        .iter()
+        .rev()
+        .zip(new.iter().rev())
+        .take(most)
+        .take_while(|(left, right)| left == right)
+        .count();
     let old_middle = old.get(head..old.len() - tail).unwrap_or_default();
     let new_middle = new.get(head..new.len() - tail).unwrap_or_default();
     let deadline = std::time::Instant::now().checked_add(PATIENCE);
-    let operations = capture_diff_slices_deadline(Algorithm::Myers, old_middle, new_middle, deadline);
+    let operations =
+        capture_diff_slices_deadline(Algorithm::Myers, old_middle, new_middle, deadline);
     let mut wanted: Vec<std::ops::Range<usize>> = Vec::new();
-    for operation in operations.iter().filter(|operation| operation.tag() != DiffTag::Equal) {
+    for operation in operations
+        .iter()
+        .filter(|operation| operation.tag() != DiffTag::Equal)
+    {
         let range = operation.new_range();
         let from = (range.start + head).saturating_sub(AROUND);
         let to = (range.end + head + AROUND).min(new.len());
@@ -38,7 +52,11 @@ pub(super) fn changed_lines(before: &str, after: &str) -> (String, usize) {
         }
     }
     // The empty piece after a final newline is no line.
-    let lines = if after.ends_with('\n') { new.len() - 1 } else { new.len() };
+    let lines = if after.ends_with('\n') {
+        new.len() - 1
+    } else {
+        new.len()
+    };
     let mut text = String::new();
     let (mut shown, mut left_out) = (0, 0);
     for (index, range) in wanted.into_iter().enumerate() {
@@ -70,7 +88,10 @@ mod tests {
     fn the_changed_lines_come_with_numbers_and_a_little_around() {
         let before = "a\nb\nc\nd\ne\nf\n";
         let after = "a\nb\nc\nD\ne\nf\n";
-        assert_eq!(changed_lines(before, after).0, "     2\tb\n     3\tc\n     4\tD\n     5\te\n     6\tf");
+        assert_eq!(
+            changed_lines(before, after).0,
+            "     2\tb\n     3\tc\n     4\tD\n     5\te\n     6\tf"
+        );
     }
 
     #[test]
@@ -83,6 +104,9 @@ mod tests {
 
     #[test]
     fn a_removal_shows_what_is_around_it() {
-        assert_eq!(changed_lines("a\nb\nc\n", "a\nc\n").0, "     1\ta\n     2\tc");
+        assert_eq!(
+            changed_lines("a\nb\nc\n", "a\nc\n").0,
+            "     1\ta\n     2\tc"
+        );
     }
 }

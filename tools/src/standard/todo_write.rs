@@ -104,7 +104,10 @@ fn line(todo: &Todo) -> String {
         Status::Completed => ('x', &todo.content),
     };
     // A label cannot make a line of its own.
-    format!("- [{mark}] {}", label.replace('\r', "\\r").replace('\n', "\\n"))
+    format!(
+        "- [{mark}] {}",
+        label.replace('\r', "\\r").replace('\n', "\\n")
+    )
 }
 
 #[cfg(test)]

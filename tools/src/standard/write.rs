@@ -70,13 +70,21 @@ impl Tool for Write {
         file_subject(world, args)
     }
 
-    async fn preview(&self, context: &CallContext, args: &Value) -> Result<Vec<FileChange>, Failure> {
+    async fn preview(
+        &self,
+        context: &CallContext,
+        args: &Value,
+    ) -> Result<Vec<FileChange>, Failure> {
         Ok(vec![plan(context, args.clone()).await?.as_file_change()])
     }
 
     async fn run(&self, context: &CallContext, args: Value) -> Result<Output, Failure> {
         let change = plan(context, args).await?;
-        let done = format!("Wrote {} bytes to {}", change.after.len(), change.path.display());
+        let done = format!(
+            "Wrote {} bytes to {}",
+            change.after.len(),
+            change.path.display()
+        );
         change.make(context, done).await
     }
 }

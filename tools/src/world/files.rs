@@ -116,10 +116,20 @@ pub struct Loaded {
 /// A file's window, or what stands in its place.
 #[derive(Debug)]
 pub enum Content {
-    Text { window: Window, remarks: Vec<String> },
-    Image { mime_type: &'static str, bytes: Vec<u8>, hash: String },
+    Text {
+        window: Window,
+        remarks: Vec<String>,
+    },
+    Image {
+        mime_type: &'static str,
+        bytes: Vec<u8>,
+        hash: String,
+    },
     /// What it is, in words.
-    Binary { description: String, hash: Option<String> },
+    Binary {
+        description: String,
+        hash: Option<String>,
+    },
 }
 
 /// The files of one session.
@@ -143,8 +153,12 @@ impl Loaded {
         let view = self.document.view();
         seen == self.hash()
             || seen == text::hash(view.as_bytes())
-            || view.strip_suffix('\n').is_some_and(|text| seen == text::hash(text.as_bytes()))
-            || self.disk.as_ref().is_some_and(|disk| disk.same_text(&self.document) && seen == text::hash(disk.bytes()))
+            || view
+                .strip_suffix('\n')
+                .is_some_and(|text| seen == text::hash(text.as_bytes()))
+            || self.disk.as_ref().is_some_and(|disk| {
+                disk.same_text(&self.document) && seen == text::hash(disk.bytes())
+            })
     }
 
     /// Whether it has unsaved changes in the editor.
@@ -161,8 +175,17 @@ impl Files {
         editor: Option<Arc<dyn EditorFiles>>,
         hooks: Vec<Arc<dyn FileHook>>,
     ) -> Self {
-        let denied = denied.iter().map(|path| paths::real(path).unwrap_or_else(|_| path.clone())).collect();
-        Self { roots: RwLock::new(roots.into()), scratch, denied, editor, hooks }
+        let denied = denied
+            .iter()
+            .map(|path| paths::real(path).unwrap_or_else(|_| path.clone()))
+            .collect();
+        Self {
+            roots: RwLock::new(roots.into()),
+            scratch,
+            denied,
+            editor,
+            hooks,
+        }
     }
 
     pub(super) fn set_roots(&self, roots: Vec<Root>) {
@@ -175,11 +198,15 @@ impl Files {
     }
 
     pub(super) fn cwd(&self) -> PathBuf {
-        self.roots().first().map_or_else(|| PathBuf::from("/"), |root| root.real.clone())
+        self.roots()
+            .first()
+            .map_or_else(|| PathBuf::from("/"), |root| root.real.clone())
     }
 
     pub(super) fn given_cwd(&self) -> PathBuf {
-        self.roots().first().map_or_else(|| PathBuf::from("/"), |root| root.given.clone())
+        self.roots()
+            .first()
+            .map_or_else(|| PathBuf::from("/"), |root| root.given.clone())
     }
 
     /// The real path behind a named one, when the session may do this there.
@@ -190,8 +217,14 @@ impl Files {
         let real = self.contain(path, operation)?;
         for hook in &self.hooks {
             // What the hook answers is not used: it may refuse, and not send us elsewhere.
-            hook.authorize(FileAccess { operation, path: real.clone() })
-                .map_err(|veto| FileError::Denied { path: path.to_owned(), reason: veto.0 })?;
+            hook.authorize(FileAccess {
+                operation,
+                path: real.clone(),
+            })
+            .map_err(|veto| FileError::Denied {
+                path: path.to_owned(),
+                reason: veto.0,
+            })?;
         }
         Ok(real)
     }
@@ -249,8 +282,14 @@ impl Files {
             };
             let Some((mut file, size)) = disk else {
                 let document = as_document(&place.path, buffer.unwrap_or_default().into_bytes())?;
-                remarks.push("this is the editor's unsaved buffer: there is no such file on disk yet".to_owned());
-                return Ok(Content::Text { window: window::of_document(&document, &request), remarks });
+                remarks.push(
+                    "this is the editor's unsaved buffer: there is no such file on disk yet"
+                        .to_owned(),
+                );
+                return Ok(Content::Text {
+                    window: window::of_document(&document, &request),
+                    remarks,
+                });
             };
             if let Some(buffer) = buffer
                 && size <= MAX_WHOLE
@@ -275,7 +314,11 @@ impl Files {
     ///
     /// # Errors
     /// [`FileError`]; a file that is no text, or too large, is refused.
-    pub async fn load(&self, path: &Path, operation: FileOperation) -> Result<Option<Loaded>, FileError> {
+    pub async fn load(
+        &self,
+        path: &Path,
+        operation: FileOperation,
+    ) -> Result<Option<Loaded>, FileError> {
         let real = self.resolve(path, operation)?;
         let (buffer, mut remarks) = self.buffer(&real).await;
         let place = self.place(&real)?;
@@ -283,7 +326,10 @@ impl Files {
             let (disk, stamp) = match place.read() {
                 Ok((mut file, size)) => {
                     if size > MAX_WHOLE {
-                        return Err(FileError::TooLarge { path: place.path, size });
+                        return Err(FileError::TooLarge {
+                            path: place.path,
+                            size,
+                        });
                     }
                     let stamp = Stamp::of(&file).map_err(|source| place.system(source))?;
                     let bytes = whole(&mut file, &place.path)?;
@@ -304,12 +350,24 @@ impl Files {
             };
             let open = as_document(&place.path, buffer.into_bytes())?;
             let loaded = match disk {
-                Some(disk) if disk.same_text(&open) => {
-                    Loaded { path: place.path, document: disk, remarks, source: Source::Disk, stamp, disk: None }
-                }
+                Some(disk) if disk.same_text(&open) => Loaded {
+                    path: place.path,
+                    document: disk,
+                    remarks,
+                    source: Source::Disk,
+                    stamp,
+                    disk: None,
+                },
                 disk => {
                     remarks.push(UNSAVED.to_owned());
-                    Loaded { path: place.path, document: open, remarks, source: Source::Buffer, stamp, disk }
+                    Loaded {
+                        path: place.path,
+                        document: open,
+                        remarks,
+                        source: Source::Buffer,
+                        stamp,
+                        disk,
+                    }
                 }
             };
             Ok(Some(loaded))
@@ -321,16 +379,27 @@ impl Files {
     ///
     /// # Errors
     /// [`FileError::Changed`] when the file is not what was loaded any more.
-    pub async fn store(&self, path: &Path, loaded: Option<&Loaded>, bytes: Vec<u8>) -> Result<Vec<String>, FileError> {
+    pub async fn store(
+        &self,
+        path: &Path,
+        loaded: Option<&Loaded>,
+        bytes: Vec<u8>,
+    ) -> Result<Vec<String>, FileError> {
         let real = self.resolve(path, FileOperation::Write)?;
         let mut remarks = Vec::new();
         let mut bytes = bytes;
-        if let (Some(loaded), Some(editor)) = (loaded.filter(|loaded| loaded.is_dirty()), &self.editor) {
+        if let (Some(loaded), Some(editor)) =
+            (loaded.filter(|loaded| loaded.is_dirty()), &self.editor)
+        {
             let text = String::from_utf8(bytes).map_err(|_| FileError::NotText {
                 path: real.clone(),
                 reason: NotText::Binary,
             })?;
-            let written = tokio::time::timeout(EDITOR_PATIENCE, editor.write_text(&self.as_given(&real), &text)).await;
+            let written = tokio::time::timeout(
+                EDITOR_PATIENCE,
+                editor.write_text(&self.as_given(&real), &text),
+            )
+            .await;
             let reason = match written {
                 Ok(Ok(())) => return Ok(remarks),
                 Ok(Err(error)) => error.to_string(),
@@ -342,17 +411,27 @@ impl Files {
             bytes = match &loaded.disk {
                 Some(disk) => disk
                     .overwrite(&text)
-                    .map_err(|reason| FileError::Unencodable { path: real.clone(), reason })?,
+                    .map_err(|reason| FileError::Unencodable {
+                        path: real.clone(),
+                        reason,
+                    })?,
                 None => text.into_bytes(),
             };
         }
         let stamp = loaded.and_then(|loaded| loaded.stamp);
         let place = self.place(&real)?;
         blocking(move || {
-            replace::replace(&place.root, &place.relative, &bytes, stamp).map_err(|error| match error {
-                ReplaceError::Changed => FileError::Changed { path: place.path.clone() },
-                ReplaceError::NotRegular => FileError::Special { path: place.path.clone(), kind: "special file" },
-                ReplaceError::System(source) => place.system(source),
+            replace::replace(&place.root, &place.relative, &bytes, stamp).map_err(|error| {
+                match error {
+                    ReplaceError::Changed => FileError::Changed {
+                        path: place.path.clone(),
+                    },
+                    ReplaceError::NotRegular => FileError::Special {
+                        path: place.path.clone(),
+                        kind: "special file",
+                    },
+                    ReplaceError::System(source) => place.system(source),
+                }
             })
         })
         .await?;
@@ -361,15 +440,26 @@ impl Files {
 
     /// What most lines of the files beside a new one end with.
     pub async fn neighbours_line_end(&self, path: &Path) -> LineEnd {
-        let Ok(real) = self.resolve(path, FileOperation::Write) else { return LineEnd::Lf };
-        let Ok(place) = self.place(&real) else { return LineEnd::Lf };
-        tokio::task::spawn_blocking(move || neighbours(&place)).await.unwrap_or(LineEnd::Lf)
+        let Ok(real) = self.resolve(path, FileOperation::Write) else {
+            return LineEnd::Lf;
+        };
+        let Ok(place) = self.place(&real) else {
+            return LineEnd::Lf;
+        };
+        tokio::task::spawn_blocking(move || neighbours(&place))
+            .await
+            .unwrap_or(LineEnd::Lf)
     }
 
     fn contain(&self, path: &Path, operation: FileOperation) -> Result<PathBuf, FileError> {
-        let outside = || FileError::Outside { path: path.to_owned() };
+        let outside = || FileError::Outside {
+            path: path.to_owned(),
+        };
         if path.as_os_str().is_empty() {
-            return Err(FileError::Denied { path: path.to_owned(), reason: "the path is empty".to_owned() });
+            return Err(FileError::Denied {
+                path: path.to_owned(),
+                reason: "the path is empty".to_owned(),
+            });
         }
         let roots = self.roots();
         if roots.is_empty() {
@@ -377,43 +467,70 @@ impl Files {
         }
         let absolute = paths::absolute(&self.cwd(), path);
         let real = paths::real(&absolute).map_err(|error| match error {
-            PathError::Loop => FileError::Denied { path: path.to_owned(), reason: error.to_string() },
-            PathError::System(source) => FileError::System { path: path.to_owned(), source },
+            PathError::Loop => FileError::Denied {
+                path: path.to_owned(),
+                reason: error.to_string(),
+            },
+            PathError::System(source) => FileError::System {
+                path: path.to_owned(),
+                source,
+            },
         })?;
-        if operation == FileOperation::Read && real.starts_with(&self.scratch) && !self.scratch.as_os_str().is_empty() {
+        if operation == FileOperation::Read
+            && real.starts_with(&self.scratch)
+            && !self.scratch.as_os_str().is_empty()
+        {
             return Ok(real);
         }
         if Self::root_of(&roots, &real).is_none() {
             return Err(outside());
         }
         if self.denied.iter().any(|ours| real.starts_with(ours)) {
-            return Err(FileError::Ours { path: path.to_owned() });
+            return Err(FileError::Ours {
+                path: path.to_owned(),
+            });
         }
         Ok(real)
     }
 
     fn root_of<'a>(roots: &'a [Root], real: &Path) -> Option<&'a Root> {
-        roots.iter().filter(|root| real.starts_with(&root.real)).max_by_key(|root| root.real.components().count())
+        roots
+            .iter()
+            .filter(|root| real.starts_with(&root.real))
+            .max_by_key(|root| root.real.components().count())
     }
 
     fn place(&self, real: &Path) -> Result<Place, FileError> {
         let roots = self.roots();
         let root = Self::root_of(&roots, real)
             .map(|root| root.real.clone())
-            .or_else(|| real.starts_with(&self.scratch).then(|| self.scratch.clone()))
-            .ok_or_else(|| FileError::Outside { path: real.to_owned() })?;
+            .or_else(|| {
+                real.starts_with(&self.scratch)
+                    .then(|| self.scratch.clone())
+            })
+            .ok_or_else(|| FileError::Outside {
+                path: real.to_owned(),
+            })?;
         let relative = real.strip_prefix(&root).unwrap_or(real).to_owned();
-        Ok(Place { path: real.to_owned(), root, relative })
+        Ok(Place {
+            path: real.to_owned(),
+            root,
+            relative,
+        })
     }
 
     /// The editor's text of a file, and what to say when it could not be had. What is no
     /// text is not asked for.
     async fn buffer(&self, real: &Path) -> (Option<String>, Vec<String>) {
-        let Some(editor) = &self.editor else { return (None, Vec::new()) };
+        let Some(editor) = &self.editor else {
+            return (None, Vec::new());
+        };
         if real.starts_with(&self.scratch) && !self.scratch.as_os_str().is_empty() {
             return (None, Vec::new());
         }
-        let Ok(place) = self.place(real) else { return (None, Vec::new()) };
+        let Ok(place) = self.place(real) else {
+            return (None, Vec::new());
+        };
         let may_be_text = tokio::task::spawn_blocking(move || match place.read() {
             Ok((_, size)) if size > MAX_WHOLE => false,
             Ok((file, _)) => window::may_be_text(file),
@@ -424,13 +541,20 @@ impl Files {
         }
         match tokio::time::timeout(EDITOR_PATIENCE, editor.read_text(&self.as_given(real))).await {
             Ok(Ok(text)) => (text, Vec::new()),
-            Ok(Err(EditorError::Unsupported)) => {
-                (None, vec!["read from disk: the editor does not offer its buffers".to_owned()])
-            }
-            Ok(Err(EditorError::Failed(reason))) => {
-                (None, vec![format!("read from disk: the editor did not give its buffer ({reason})")])
-            }
-            Err(_) => (None, vec!["read from disk: the editor did not answer".to_owned()]),
+            Ok(Err(EditorError::Unsupported)) => (
+                None,
+                vec!["read from disk: the editor does not offer its buffers".to_owned()],
+            ),
+            Ok(Err(EditorError::Failed(reason))) => (
+                None,
+                vec![format!(
+                    "read from disk: the editor did not give its buffer ({reason})"
+                )],
+            ),
+            Err(_) => (
+                None,
+                vec!["read from disk: the editor did not answer".to_owned()],
+            ),
         }
     }
 }
@@ -447,19 +571,32 @@ struct Place {
 impl Place {
     /// Opens it when it is a regular file, and tells its size.
     fn read(&self) -> Result<(std::fs::File, u64), FileError> {
-        let file = open::reading(&self.root, &self.relative).map_err(|source| match source.kind() {
-            io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => FileError::Missing { path: self.path.clone() },
-            // A socket cannot be opened at all.
-            _ if source.raw_os_error() == Some(rustix::io::Errno::NXIO.raw_os_error()) => {
-                FileError::Special { path: self.path.clone(), kind: "socket" }
-            }
-            _ => self.system(source),
-        })?;
+        let file =
+            open::reading(&self.root, &self.relative).map_err(|source| match source.kind() {
+                io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => FileError::Missing {
+                    path: self.path.clone(),
+                },
+                // A socket cannot be opened at all.
+                _ if source.raw_os_error() == Some(rustix::io::Errno::NXIO.raw_os_error()) => {
+                    FileError::Special {
+                        path: self.path.clone(),
+                        kind: "socket",
+                    }
+                }
+                _ => self.system(source),
+            })?;
         let metadata = file.metadata().map_err(|source| self.system(source))?;
         let kind = metadata.file_type();
-        let special = |kind| Err(FileError::Special { path: self.path.clone(), kind });
+        let special = |kind| {
+            Err(FileError::Special {
+                path: self.path.clone(),
+                kind,
+            })
+        };
         if kind.is_dir() {
-            return Err(FileError::Folder { path: self.path.clone() });
+            return Err(FileError::Folder {
+                path: self.path.clone(),
+            });
         }
         if kind.is_fifo() {
             return special("FIFO");
@@ -477,16 +614,24 @@ impl Place {
     }
 
     fn system(&self, source: io::Error) -> FileError {
-        FileError::System { path: self.path.clone(), source }
+        FileError::System {
+            path: self.path.clone(),
+            source,
+        }
     }
 }
 
 async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, FileError> + Send + 'static,
 ) -> Result<T, FileError> {
-    tokio::task::spawn_blocking(work).await.unwrap_or_else(|error| {
-        Err(FileError::System { path: PathBuf::new(), source: io::Error::other(error.to_string()) })
-    })
+    tokio::task::spawn_blocking(work)
+        .await
+        .unwrap_or_else(|error| {
+            Err(FileError::System {
+                path: PathBuf::new(),
+                source: io::Error::other(error.to_string()),
+            })
+        })
 }
 
 /// All bytes, and an error when there turn out to be more than can be edited.
@@ -494,21 +639,34 @@ fn whole(file: &mut std::fs::File, path: &Path) -> Result<Vec<u8>, FileError> {
     let mut bytes = Vec::new();
     file.take(MAX_WHOLE + 1)
         .read_to_end(&mut bytes)
-        .map_err(|source| FileError::System { path: path.to_owned(), source })?;
+        .map_err(|source| FileError::System {
+            path: path.to_owned(),
+            source,
+        })?;
     if bytes.len() as u64 > MAX_WHOLE {
-        return Err(FileError::TooLarge { path: path.to_owned(), size: bytes.len() as u64 });
+        return Err(FileError::TooLarge {
+            path: path.to_owned(),
+            size: bytes.len() as u64,
+        });
     }
     Ok(bytes)
 }
 
 fn as_document(path: &Path, bytes: Vec<u8>) -> Result<Document, FileError> {
-    Document::decode(bytes).map_err(|reason| FileError::NotText { path: path.to_owned(), reason })
+    Document::decode(bytes).map_err(|reason| FileError::NotText {
+        path: path.to_owned(),
+        reason,
+    })
 }
 
 fn neighbours(place: &Place) -> LineEnd {
-    let Some(folder) = place.path.parent() else { return LineEnd::Lf };
+    let Some(folder) = place.path.parent() else {
+        return LineEnd::Lf;
+    };
     let extension = place.path.extension();
-    let Ok(entries) = std::fs::read_dir(folder) else { return LineEnd::Lf };
+    let Ok(entries) = std::fs::read_dir(folder) else {
+        return LineEnd::Lf;
+    };
     let mut files: Vec<PathBuf> = entries
         .take(NEIGHBOURS * 50)
         .flatten()
@@ -520,7 +678,9 @@ fn neighbours(place: &Place) -> LineEnd {
     let (mut pairs, mut plain) = (0_usize, 0_usize);
     for path in files.iter().take(NEIGHBOURS) {
         let relative = path.strip_prefix(&place.root).unwrap_or(path);
-        let Ok(file) = open::reading(&place.root, relative) else { continue };
+        let Ok(file) = open::reading(&place.root, relative) else {
+            continue;
+        };
         let mut head = Vec::new();
         if file.take(NEIGHBOUR_HEAD).read_to_end(&mut head).is_err() || text::looks_binary(&head) {
             continue;
@@ -534,7 +694,11 @@ fn neighbours(place: &Place) -> LineEnd {
             (false, _) => plain += 1,
         }
     }
-    if pairs > plain { LineEnd::CrLf } else { LineEnd::Lf }
+    if pairs > plain {
+        LineEnd::CrLf
+    } else {
+        LineEnd::Lf
+    }
 }
 
 #[cfg(test)]

@@ -38,22 +38,39 @@ pub(super) fn folder(root: &Path, relative: &Path, create: bool) -> io::Result<O
 
 /// Opens what lies at `relative` below `root` for reading. Never waits for a FIFO's writer.
 pub(super) fn reading(root: &Path, relative: &Path) -> io::Result<File> {
-    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    let flags =
+        OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
     let Some(name) = relative.file_name() else {
         return Ok(File::from(rustix::fs::open(root, flags, Mode::empty())?));
     };
     let folder = folder(root, relative.parent().unwrap_or(Path::new("")), false)?;
-    Ok(File::from(rustix::fs::openat(&folder, name, flags, Mode::empty())?))
+    Ok(File::from(rustix::fs::openat(
+        &folder,
+        name,
+        flags,
+        Mode::empty(),
+    )?))
 }
 
 /// Opens a file in an open folder for writing, as it stands.
 pub(super) fn writing(folder: &OwnedFd, name: &OsStr) -> io::Result<File> {
-    let flags = OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
-    Ok(File::from(rustix::fs::openat(folder, name, flags, Mode::empty())?))
+    let flags =
+        OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    Ok(File::from(rustix::fs::openat(
+        folder,
+        name,
+        flags,
+        Mode::empty(),
+    )?))
 }
 
 /// Makes a file that must not exist yet.
 pub(super) fn creating(folder: &OwnedFd, name: &OsStr, mode: u32) -> io::Result<File> {
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    Ok(File::from(rustix::fs::openat(folder, name, flags, Mode::from_raw_mode(mode))?))
+    Ok(File::from(rustix::fs::openat(
+        folder,
+        name,
+        flags,
+        Mode::from_raw_mode(mode),
+    )?))
 }

@@ -77,8 +77,12 @@ fn deepest(path: &Path) -> Result<(PathBuf, Vec<OsString>), PathError> {
     loop {
         match existing.symlink_metadata() {
             Ok(_) => return Ok((existing, tail)),
-            Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
-                let Some(name) = existing.file_name().map(ToOwned::to_owned) else { return Err(error.into()) };
+            Err(error)
+                if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) =>
+            {
+                let Some(name) = existing.file_name().map(ToOwned::to_owned) else {
+                    return Err(error.into());
+                };
                 tail.push(name);
                 existing.pop();
             }

@@ -5,15 +5,30 @@ use std::path::Path;
 
 /// Shell start-up files, wherever they lie.
 const START_UP: &[&str] = &[
-    ".bashrc", ".bash_profile", ".bash_login", ".bash_logout", ".profile", ".zshrc", ".zshenv", ".zprofile",
-    ".zlogin", ".zlogout", ".kshrc", ".cshrc", ".tcshrc", ".login", ".inputrc",
+    ".bashrc",
+    ".bash_profile",
+    ".bash_login",
+    ".bash_logout",
+    ".profile",
+    ".zshrc",
+    ".zshenv",
+    ".zprofile",
+    ".zlogin",
+    ".zlogout",
+    ".kshrc",
+    ".cshrc",
+    ".tcshrc",
+    ".login",
+    ".inputrc",
 ];
 
 /// Why a path within a root is protected, if it is. `inside` is relative to that root.
 /// Names are compared without regard to case, since some file systems do so.
 pub fn reason(inside: &Path) -> Option<&'static str> {
-    let names: Vec<String> =
-        inside.components().map(|part| part.as_os_str().to_string_lossy().to_lowercase()).collect();
+    let names: Vec<String> = inside
+        .components()
+        .map(|part| part.as_os_str().to_string_lossy().to_lowercase())
+        .collect();
     let mut rest = names.as_slice();
     while let [name, after @ ..] = rest {
         let last = after.is_empty();
@@ -26,7 +41,9 @@ pub fn reason(inside: &Path) -> Option<&'static str> {
             ".vscode" if matches!(after, [file] if file == "tasks.json") => {
                 return Some("the editor runs its tasks");
             }
-            "fish" if matches!(after, [file] if file == "config.fish") => return Some("a shell runs it at start"),
+            "fish" if matches!(after, [file] if file == "config.fish") => {
+                return Some("a shell runs it at start");
+            }
             "fish" if matches!(after, [folder, _] if folder == "conf.d") => {
                 return Some("a shell runs it at start");
             }
@@ -41,5 +58,7 @@ pub fn reason(inside: &Path) -> Option<&'static str> {
 /// Below a git folder: hooks and configuration, those of submodules and worktrees too.
 fn in_git(after: &[String]) -> bool {
     after.iter().any(|name| name == "hooks")
-        || after.last().is_some_and(|name| name == "config" || name == "config.worktree")
+        || after
+            .last()
+            .is_some_and(|name| name == "config" || name == "config.worktree")
 }

@@ -55,10 +55,19 @@ pub enum ReplaceError {
 ///
 /// # Errors
 /// [`ReplaceError`]; the file is then as it was, save for an error while writing in place.
-pub fn replace(root: &Path, relative: &Path, bytes: &[u8], expected: Option<Stamp>) -> Result<(), ReplaceError> {
-    let Some(name) = relative.file_name() else { return Err(ReplaceError::NotRegular) };
+pub fn replace(
+    root: &Path,
+    relative: &Path,
+    bytes: &[u8],
+    expected: Option<Stamp>,
+) -> Result<(), ReplaceError> {
+    let Some(name) = relative.file_name() else {
+        return Err(ReplaceError::NotRegular);
+    };
     let folder = open::folder(root, relative.parent().unwrap_or(Path::new("")), true)?;
-    let Some(expected) = expected else { return create(&folder, name, bytes) };
+    let Some(expected) = expected else {
+        return create(&folder, name, bytes);
+    };
     let old = open::reading(root, relative).map_err(|error| match error.kind() {
         io::ErrorKind::NotFound => ReplaceError::Changed,
         _ => error.into(),
@@ -89,24 +98,42 @@ fn create(folder: &OwnedFd, name: &OsStr, bytes: &[u8]) -> Result<(), ReplaceErr
     let done = fill(&mut file, bytes).and_then(|()| {
         // Linking, unlike renaming, refuses when the name was taken meanwhile.
         match rustix::fs::linkat(folder, &temporary, folder, name, AtFlags::empty()) {
-            Ok(()) => rustix::fs::unlinkat(folder, &temporary, AtFlags::empty()).map_err(io::Error::from),
+            Ok(()) => {
+                rustix::fs::unlinkat(folder, &temporary, AtFlags::empty()).map_err(io::Error::from)
+            }
             Err(rustix::io::Errno::EXIST) => Err(rustix::io::Errno::EXIST.into()),
             // File systems without hard links.
-            Err(_) => rustix::fs::renameat(folder, &temporary, folder, name).map_err(io::Error::from),
+            Err(_) => {
+                rustix::fs::renameat(folder, &temporary, folder, name).map_err(io::Error::from)
+            }
         }
     });
     done.map_err(|error| {
         discard(folder, &temporary);
-        if error.kind() == io::ErrorKind::AlreadyExists { ReplaceError::Changed } else { error.into() }
+        if error.kind() == io::ErrorKind::AlreadyExists {
+            ReplaceError::Changed
+        } else {
+            error.into()
+        }
     })
 }
 
 /// Replaces by rename; false when that cannot keep what the file is.
-fn exchange(folder: &OwnedFd, name: &OsStr, old: &File, bytes: &[u8]) -> Result<bool, ReplaceError> {
+fn exchange(
+    folder: &OwnedFd,
+    name: &OsStr,
+    old: &File,
+    bytes: &[u8],
+) -> Result<bool, ReplaceError> {
     let temporary = temporary_name();
     let mut file = match open::creating(folder, &temporary, 0o600) {
         Ok(file) => file,
-        Err(error) if matches!(error.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem) => {
+        Err(error)
+            if matches!(
+                error.kind(),
+                io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem
+            ) =>
+        {
             return Ok(false);
         }
         Err(error) => return Err(error.into()),
@@ -130,7 +157,12 @@ fn exchange(folder: &OwnedFd, name: &OsStr, old: &File, bytes: &[u8]) -> Result<
 fn carry_over(old: &File, new: &File) -> io::Result<bool> {
     let (from, to) = (old.metadata()?, new.metadata()?);
     if (from.uid(), from.gid()) != (to.uid(), to.gid())
-        && rustix::fs::fchown(new, Some(Uid::from_raw(from.uid())), Some(Gid::from_raw(from.gid()))).is_err()
+        && rustix::fs::fchown(
+            new,
+            Some(Uid::from_raw(from.uid())),
+            Some(Gid::from_raw(from.gid())),
+        )
+        .is_err()
     {
         return Ok(false);
     }
@@ -144,9 +176,14 @@ fn carry_over(old: &File, new: &File) -> io::Result<bool> {
 /// system may set is its own concern.
 fn copy_attributes(old: &File, new: &File) {
     let mut names = vec![0_u8; 4096];
-    let Ok(length) = rustix::fs::flistxattr(old, names.as_mut_slice()) else { return };
+    let Ok(length) = rustix::fs::flistxattr(old, names.as_mut_slice()) else {
+        return;
+    };
     names.truncate(length);
-    for name in names.split(|byte| *byte == 0).filter(|name| !name.is_empty()) {
+    for name in names
+        .split(|byte| *byte == 0)
+        .filter(|name| !name.is_empty())
+    {
         let mut value = vec![0_u8; 64 * 1024];
         if let Ok(length) = rustix::fs::fgetxattr(old, name, value.as_mut_slice()) {
             value.truncate(length);

@@ -21,9 +21,13 @@ const SNIFF: usize = 8 * 1024;
 /// How a file's text is written in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Encoding {
-    Utf8 { mark: bool },
+    Utf8 {
+        mark: bool,
+    },
     /// With its byte order mark; without one it is taken for binary.
-    Utf16 { big_endian: bool },
+    Utf16 {
+        big_endian: bool,
+    },
     /// An eight-bit code page.
     EightBit(&'static encoding_rs::Encoding),
 }
@@ -49,7 +53,9 @@ pub enum NotText {
 
 /// A character that the file's encoding does not have.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("the file is {encoding}, which has no character {character:?}; convert the file to UTF-8 first, or leave the character out")]
+#[error(
+    "the file is {encoding}, which has no character {character:?}; convert the file to UTF-8 first, or leave the character out"
+)]
 pub struct Unencodable {
     pub encoding: String,
     pub character: char,
@@ -81,10 +87,12 @@ pub fn hash(bytes: &[u8]) -> String {
 /// Lower-case hexadecimal.
 pub(super) fn hex(bytes: &[u8]) -> String {
     use std::fmt::Write as _;
-    bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
+    bytes
+        .iter()
+        .fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
+            let _ = write!(text, "{byte:02x}");
+            text
+        })
 }
 
 /// Whether the head of a file says that it is UTF-16.
@@ -118,7 +126,12 @@ impl Document {
             let decoded = decode(&bytes, encoding)?;
             join_pairs(&decoded)
         };
-        Ok(Self { bytes, encoding, view, pairs })
+        Ok(Self {
+            bytes,
+            encoding,
+            view,
+            pairs,
+        })
     }
 
     /// The text as the model sees it.
@@ -198,7 +211,12 @@ impl Document {
     /// How the line before this place ends, else the line it is in, else `\n`.
     fn line_end_at(&self, view: usize) -> LineEnd {
         let before = self.view.get(..view).and_then(|text| text.rfind('\n'));
-        let near = before.or_else(|| self.view.get(view..).and_then(|text| text.find('\n')).map(|at| at + view));
+        let near = before.or_else(|| {
+            self.view
+                .get(view..)
+                .and_then(|text| text.find('\n'))
+                .map(|at| at + view)
+        });
         match near {
             Some(at) if self.pairs.binary_search(&at).is_ok() => LineEnd::CrLf,
             _ => LineEnd::Lf,
@@ -238,7 +256,9 @@ fn detect(bytes: &[u8]) -> Result<Encoding, NotText> {
         return Err(NotText::Binary);
     }
     match std::str::from_utf8(bytes) {
-        Ok(_) => Ok(Encoding::Utf8 { mark: bytes.starts_with(UTF8_MARK) }),
+        Ok(_) => Ok(Encoding::Utf8 {
+            mark: bytes.starts_with(UTF8_MARK),
+        }),
         Err(error) => eight_bit(bytes, error.valid_up_to()),
     }
 }
@@ -251,37 +271,67 @@ fn eight_bit(bytes: &[u8], offset: usize) -> Result<Encoding, NotText> {
     }
     let mut detector = EncodingDetector::new(Iso2022JpDetection::Deny);
     detector.feed(bytes, true);
-    let hints: [Option<&[u8]>; 5] = [None, Some(b"de"), Some(b"ru"), Some(b"pl"), Some(b"gr")];
-    let sure = hints.iter().all(|hint| detector.guess(*hint, Utf8Detection::Deny) == WINDOWS_1252);
+    let hints: [Option<&[u8]>; 6] = [
+        None,
+        Some(b"de"),
+        Some(b"ru"),
+        Some(b"gr"),
+        Some(b"cn"),
+        Some(b"tr"),
+    ];
+    let sure = hints
+        .iter()
+        .all(|hint| detector.guess(*hint, Utf8Detection::Deny) == WINDOWS_1252);
     // Controls that no text has give binary content away.
-    let controls = bytes.iter().any(|byte| matches!(byte, 1..=8 | 14..=26 | 28..=31 | 127));
+    let controls = bytes
+        .iter()
+        .any(|byte| matches!(byte, 1..=8 | 14..=26 | 28..=31 | 127));
     if sure && !controls {
         return Ok(Encoding::EightBit(WINDOWS_1252));
     }
     if controls {
         return Err(NotText::Binary);
     }
-    let context = bytes.get(offset..bytes.len().min(offset + 8)).unwrap_or_default();
-    let shown = context.iter().map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().join(" ");
-    Err(NotText::Unsure { offset, bytes: shown })
+    let context = bytes
+        .get(offset..bytes.len().min(offset + 8))
+        .unwrap_or_default();
+    let shown = context
+        .iter()
+        .map(|byte| format!("{byte:02x}"))
+        .collect::<Vec<_>>()
+        .join(" ");
+    Err(NotText::Unsure {
+        offset,
+        bytes: shown,
+    })
 }
 
 fn decode(bytes: &[u8], encoding: Encoding) -> Result<Cow<'_, str>, NotText> {
     let body = bytes.strip_prefix(mark(encoding)).unwrap_or(bytes);
     match encoding {
-        Encoding::Utf8 { .. } => std::str::from_utf8(body).map(Cow::Borrowed).map_err(|_| NotText::Binary),
+        Encoding::Utf8 { .. } => std::str::from_utf8(body)
+            .map(Cow::Borrowed)
+            .map_err(|_| NotText::Binary),
         Encoding::Utf16 { big_endian } => {
             let (pairs, rest) = body.as_chunks::<2>();
             if !rest.is_empty() {
                 return Err(NotText::Binary);
             }
-            let units =
-                pairs.iter().map(|pair| if big_endian { u16::from_be_bytes(*pair) } else { u16::from_le_bytes(*pair) });
-            char::decode_utf16(units).collect::<Result<String, _>>().map(Cow::Owned).map_err(|_| NotText::Binary)
+            let units = pairs.iter().map(|pair| {
+                if big_endian {
+                    u16::from_be_bytes(*pair)
+                } else {
+                    u16::from_le_bytes(*pair)
+                }
+            });
+            char::decode_utf16(units)
+                .collect::<Result<String, _>>()
+                .map(Cow::Owned)
+                .map_err(|_| NotText::Binary)
         }
-        Encoding::EightBit(page) => {
-            page.decode_without_bom_handling_and_without_replacement(body).ok_or(NotText::Binary)
-        }
+        Encoding::EightBit(page) => page
+            .decode_without_bom_handling_and_without_replacement(body)
+            .ok_or(NotText::Binary),
     }
 }
 
@@ -290,7 +340,13 @@ fn encode(text: &str, encoding: Encoding) -> Result<Cow<'_, [u8]>, Unencodable> 
         Encoding::Utf8 { .. } => Ok(Cow::Borrowed(text.as_bytes())),
         Encoding::Utf16 { big_endian } => Ok(Cow::Owned(
             text.encode_utf16()
-                .flat_map(|unit| if big_endian { unit.to_be_bytes() } else { unit.to_le_bytes() })
+                .flat_map(|unit| {
+                    if big_endian {
+                        unit.to_be_bytes()
+                    } else {
+                        unit.to_le_bytes()
+                    }
+                })
                 .collect(),
         )),
         Encoding::EightBit(page) => {
@@ -298,7 +354,10 @@ fn encode(text: &str, encoding: Encoding) -> Result<Cow<'_, [u8]>, Unencodable> 
             if unmappable {
                 let lacks = |character: &char| page.encode(character.encode_utf8(&mut [0; 4])).2;
                 let character = text.chars().find(lacks).unwrap_or('\u{FFFD}');
-                return Err(Unencodable { encoding: page.name().to_owned(), character });
+                return Err(Unencodable {
+                    encoding: page.name().to_owned(),
+                    character,
+                });
             }
             Ok(bytes)
         }

@@ -65,7 +65,10 @@ impl Window {
             ));
         }
         if self.cut.len() > NAMED_CUTS {
-            remarks.push(format!("{} more lines are cut in the same way", self.cut.len() - NAMED_CUTS));
+            remarks.push(format!(
+                "{} more lines are cut in the same way",
+                self.cut.len() - NAMED_CUTS
+            ));
         }
         let next = self.last + 1;
         match self.end {
@@ -102,7 +105,10 @@ pub(super) fn of_file(
     cancel: &CancellationToken,
     mut remarks: Vec<String>,
 ) -> Result<Content, FileError> {
-    let system = |source: io::Error| FileError::System { path: path.to_owned(), source };
+    let system = |source: io::Error| FileError::System {
+        path: path.to_owned(),
+        source,
+    };
     let mut head = vec![0; PIECE];
     let length = fill(&mut file, &mut head).map_err(system)?;
     head.truncate(length);
@@ -110,7 +116,10 @@ pub(super) fn of_file(
         return image(file, head, size, mime_type).map_err(system);
     }
     if text::looks_binary(&head) || head.starts_with(b"%PDF-") {
-        return Ok(Content::Binary { description: describe(&head, size), hash: None });
+        return Ok(Content::Binary {
+            description: describe(&head, size),
+            hash: None,
+        });
     }
     match stream(&mut file, &head, size, request, cancel).map_err(system)? {
         Some(window) => Ok(Content::Text { window, remarks }),
@@ -118,17 +127,31 @@ pub(super) fn of_file(
             let mut bytes = head;
             // The stream stopped somewhere; begin anew behind the head.
             io::Seek::seek(&mut file, io::SeekFrom::Start(bytes.len() as u64)).map_err(system)?;
-            file.take(MAX_WHOLE).read_to_end(&mut bytes).map_err(system)?;
+            file.take(MAX_WHOLE)
+                .read_to_end(&mut bytes)
+                .map_err(system)?;
             match Document::decode(bytes) {
                 Ok(document) => {
                     remarks.push(encoding_remark(&document));
-                    Ok(Content::Text { window: of_document(&document, request), remarks })
+                    Ok(Content::Text {
+                        window: of_document(&document, request),
+                        remarks,
+                    })
                 }
-                Err(NotText::Binary) => Ok(Content::Binary { description: describe(&[], size), hash: None }),
-                Err(reason) => Err(FileError::NotText { path: path.to_owned(), reason }),
+                Err(NotText::Binary) => Ok(Content::Binary {
+                    description: describe(&[], size),
+                    hash: None,
+                }),
+                Err(reason) => Err(FileError::NotText {
+                    path: path.to_owned(),
+                    reason,
+                }),
             }
         }
-        None => Ok(Content::Binary { description: describe(&[], size), hash: None }),
+        None => Ok(Content::Binary {
+            description: describe(&[], size),
+            hash: None,
+        }),
     }
 }
 
@@ -172,7 +195,11 @@ fn stream(
         if !validity.feed(&piece) {
             return Ok(None);
         }
-        let visible = if first { piece.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(&piece) } else { &piece };
+        let visible = if first {
+            piece.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(&piece)
+        } else {
+            &piece
+        };
         first = false;
         collector.feed(visible);
         // Small files are read to the end: their hash is what a later edit is held against.
@@ -186,7 +213,10 @@ fn stream(
             break;
         }
         if cancel.is_cancelled() {
-            return Err(io::Error::new(io::ErrorKind::Interrupted, "cancelled while reading"));
+            return Err(io::Error::new(
+                io::ErrorKind::Interrupted,
+                "cancelled while reading",
+            ));
         }
     }
     if !validity.is_complete() {
@@ -221,7 +251,9 @@ impl Validity {
         let mut rest = piece;
         // A character cut by the piece's edge is at most four bytes.
         while !self.carry.is_empty() {
-            let Some((byte, after)) = rest.split_first() else { return true };
+            let Some((byte, after)) = rest.split_first() else {
+                return true;
+            };
             self.carry.push(*byte);
             rest = after;
             match std::str::from_utf8(&self.carry) {
@@ -304,14 +336,20 @@ impl Collector {
         }
         // Four bytes a character at most; one more character tells a cut from an end.
         let room = (self.request.line_characters * 4 + 8).saturating_sub(self.kept.len());
-        self.kept.extend_from_slice(bytes.get(..room).unwrap_or(bytes));
+        self.kept
+            .extend_from_slice(bytes.get(..room).unwrap_or(bytes));
         self.characters += bytes.iter().filter(|byte| (**byte & 0xC0) != 0x80).count() as u64;
     }
 
     fn end_line(&mut self) {
         if self.line >= self.request.first && !self.is_full() {
             let carriage = self.kept.last() == Some(&b'\r')
-                && self.characters <= self.kept.iter().filter(|byte| (**byte & 0xC0) != 0x80).count() as u64;
+                && self.characters
+                    <= self
+                        .kept
+                        .iter()
+                        .filter(|byte| (**byte & 0xC0) != 0x80)
+                        .count() as u64;
             if carriage {
                 self.kept.pop();
                 self.characters -= 1;
@@ -343,8 +381,20 @@ impl Collector {
         if complete && self.begun {
             self.end_line();
         }
-        let end = if complete { End::Known { lines: self.line - 1 } } else { End::Unknown { size } };
-        Window { text: self.text, last: self.last, cut: self.cut, end, hash: None }
+        let end = if complete {
+            End::Known {
+                lines: self.line - 1,
+            }
+        } else {
+            End::Unknown { size }
+        };
+        Window {
+            text: self.text,
+            last: self.last,
+            cut: self.cut,
+            end,
+            hash: None,
+        }
     }
 }
 
@@ -364,13 +414,22 @@ fn image_type(head: &[u8]) -> Option<&'static str> {
 
 fn image(file: File, head: Vec<u8>, size: u64, mime_type: &'static str) -> io::Result<Content> {
     if size > MAX_IMAGE {
-        let description = format!("an image ({mime_type}) of {size} bytes, which is more than models take ({MAX_IMAGE})");
-        return Ok(Content::Binary { description, hash: None });
+        let description = format!(
+            "an image ({mime_type}) of {size} bytes, which is more than models take ({MAX_IMAGE})"
+        );
+        return Ok(Content::Binary {
+            description,
+            hash: None,
+        });
     }
     let mut bytes = head;
     file.take(MAX_IMAGE).read_to_end(&mut bytes)?;
     let hash = text::hash(&bytes);
-    Ok(Content::Image { mime_type, bytes, hash })
+    Ok(Content::Image {
+        mime_type,
+        bytes,
+        hash,
+    })
 }
 
 /// What a binary file is, by its first bytes.
@@ -391,7 +450,10 @@ fn describe(head: &[u8], size: u64) -> String {
         (b"OggS", "Ogg media"),
         (b"ID3", "MP3 audio"),
     ];
-    let kind = KINDS.iter().find(|(magic, _)| head.starts_with(magic)).map_or("a binary file", |(_, kind)| kind);
+    let kind = KINDS
+        .iter()
+        .find(|(magic, _)| head.starts_with(magic))
+        .map_or("a binary file", |(_, kind)| kind);
     format!("{kind} of {size} bytes")
 }
 
