@@ -253,3 +253,6 @@ impl Table {
         None
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -12,6 +12,48 @@
 //! - [`Responder`] answers one request, once.
 //! - [`params::parse`] reads parameters as leniently as real clients need.
 //!
+//! ```
+//! use std::sync::Arc;
+//!
+//! use terret_acp::schema::v1::{InitializeRequest, InitializeResponse};
+//! use terret_acp::{Connection, IncomingRequest, Options, RpcError, Service};
+//!
+//! struct Agent;
+//!
+//! #[async_trait::async_trait]
+//! impl Service for Agent {
+//!     async fn request(&self, call: IncomingRequest) {
+//!         match call.method.as_str() {
+//!             "initialize" => {
+//!                 let asked = call.params.parse::<InitializeRequest>();
+//!                 let answer = asked.map(|asked| InitializeResponse::new(asked.protocol_version));
+//!                 call.responder.finish(answer).await;
+//!             }
+//!             other => call.responder.fail(RpcError::method_not_found(other)).await,
+//!         }
+//!     }
+//! }
+//!
+//! struct Editor;
+//! impl Service for Editor {}
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), terret_acp::RequestError> {
+//! let (left, right) = tokio::io::duplex(4096);
+//! let (reader, writer) = tokio::io::split(left);
+//! let (_, agent) = Connection::serve(reader, writer, Arc::new(Agent), Options::agent());
+//! let (reader, writer) = tokio::io::split(right);
+//! let (peer, editor) = Connection::serve(reader, writer, Arc::new(Editor), Options::client());
+//! tokio::spawn(agent);
+//! tokio::spawn(editor);
+//!
+//! let asked = serde_json::json!({ "protocolVersion": 1 });
+//! let answer: InitializeResponse = peer.request("initialize", &asked).await?;
+//! assert_eq!(serde_json::json!(answer.protocol_version), 1);
+//! # Ok(())
+//! # }
+//! ```
+//!
 //! Order: messages of a lane are handled in the order they came; frames leave in the order they
 //! were queued. Reading never waits for a handler.
 

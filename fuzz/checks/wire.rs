@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use serde_json::Value;
 use terret_acp::framing::{Line, LineBuffer};
-use terret_acp::message::{self, Message};
+use terret_acp::message::{self, Message, Outcome};
 use terret_acp::{Connection, IncomingRequest, Lane, Noise, Options, RawParams, RpcError, Service};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
@@ -31,8 +31,8 @@ pub(crate) fn any_bytes(data: &[u8]) {
             continue;
         };
         read_in_every_way(line);
-        if let Message::Request { id, .. } = message::parse(line, Noise::Refuse) {
-            *due.entry(spelled(id.as_token())).or_default() += 1;
+        if let Some(id) = answer_due(line) {
+            *due.entry(id).or_default() += 1;
         }
     }
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -55,6 +55,21 @@ pub(crate) fn any_bytes(data: &[u8]) {
             answers == *count || id == "null" && answers >= *count,
             "{id}: {answers} answers of {count}"
         );
+    }
+}
+
+/// The id under which a line must be answered, as it is echoed: of a request, and of what looks
+/// like one but lacks its method.
+fn answer_due(line: &Bytes) -> Option<String> {
+    match message::parse(line, Noise::Refuse) {
+        Message::Request { id, .. } | Message::Invalid { id: Some(id), .. } => {
+            Some(spelled(id.as_token()))
+        }
+        Message::Response {
+            id: Some(id),
+            outcome: Outcome::Neither,
+        } => Some(id.to_string()),
+        _ => None,
     }
 }
 

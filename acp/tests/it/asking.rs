@@ -215,7 +215,7 @@ async fn r108_an_unanswered_request_ends_with_a_clear_error_and_is_taken_back() 
     );
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn r108_requests_that_the_client_side_does_not_know_are_refused() {
     struct Nothing;
     impl terret_acp::Service for Nothing {}
