@@ -175,7 +175,7 @@ impl<'line> Envelope<'line> {
         let own = self.id.and_then(|raw| RequestId::own_from_token(raw.get()));
         let answers = match outcome {
             // An error without an id is what some clients say to a notification they do not know
-            // (clients.md, quirk 2). It answers nothing.
+            // (Toad does). It answers nothing.
             Outcome::Error(_) => true,
             Outcome::Result(_) => self.id.is_some(),
             Outcome::Neither => own.is_some(),

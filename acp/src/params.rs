@@ -88,7 +88,7 @@ impl RawParams {
 ///
 /// Missing or null parameters are an empty object; unknown fields are ignored; null stands for
 /// a missing optional field; a missing `mcpServers` is an empty list; a `protocolVersion` is any
-/// number (R116, `spec` of the Agent Client Protocol §1.1).
+/// number (R116).
 ///
 /// # Errors
 /// -32602 that names the field at fault and what was expected there, and repeats nothing of
