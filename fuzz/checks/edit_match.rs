@@ -21,7 +21,11 @@ pub(crate) fn any_bytes(data: &[u8]) {
     every_span_is_the_only_change(&document);
     let old = String::from_utf8_lossy(old).into_owned();
     let new = String::from_utf8_lossy(new).into_owned();
-    let replacement = Replacement { old: old.clone(), new, all: all % 2 == 1 };
+    let replacement = Replacement {
+        old: old.clone(),
+        new,
+        all: all % 2 == 1,
+    };
     let Ok(applied) = apply(&document, std::slice::from_ref(&replacement)) else {
         return;
     };
@@ -45,11 +49,19 @@ fn part(data: &[u8]) -> (&[u8], &[u8]) {
 /// Takes out each of a few spans and looks at the rest.
 fn every_span_is_the_only_change(document: &Document) {
     let view = document.view();
-    let bounds: Vec<usize> = (0..=view.len()).filter(|at| view.is_char_boundary(*at)).take(24).collect();
+    let bounds: Vec<usize> = (0..=view.len())
+        .filter(|at| view.is_char_boundary(*at))
+        .take(24)
+        .collect();
     for (index, start) in bounds.iter().enumerate() {
         for end in bounds.iter().skip(index).step_by(5) {
-            let splice = Splice { range: *start..*end, text: "x\n".to_owned() };
-            let bytes = document.splice(&[splice]).expect("ASCII is in every encoding");
+            let splice = Splice {
+                range: *start..*end,
+                text: "x\n".to_owned(),
+            };
+            let bytes = document
+                .splice(&[splice])
+                .expect("ASCII is in every encoding");
             assert_only_change(document, &bytes, *start..*end);
         }
     }
@@ -60,8 +72,15 @@ fn assert_only_change(document: &Document, bytes: &[u8], span: std::ops::Range<u
     let whole = document.bytes();
     let before = prefix(document, span.start);
     let after = prefix(document, span.end);
-    assert_eq!(&bytes[..before], &whole[..before], "bytes before the span changed");
-    assert!(bytes.ends_with(&whole[after..]), "bytes after the span changed");
+    assert_eq!(
+        &bytes[..before],
+        &whole[..before],
+        "bytes before the span changed"
+    );
+    assert!(
+        bytes.ends_with(&whole[after..]),
+        "bytes after the span changed"
+    );
 }
 
 /// How many bytes of the file make this much of the view, counted by hand.
@@ -73,11 +92,13 @@ fn prefix(document: &Document, view: usize) -> usize {
     };
     let whole = document.bytes();
     for length in mark..=whole.len() {
-        let Ok(head) = Document::with_encoding(whole[..length].to_vec(), document.encoding()) else {
+        let Ok(head) = Document::with_encoding(whole[..length].to_vec(), document.encoding())
+        else {
             continue;
         };
         // A `\r` at the head's end may be half of a pair, which the view has as one.
-        let ends_in_half = head.view().ends_with('\r') && document.view().get(..view) != Some(head.view());
+        let ends_in_half =
+            head.view().ends_with('\r') && document.view().get(..view) != Some(head.view());
         if !ends_in_half && head.view().len() == view && document.view().starts_with(head.view()) {
             return length;
         }
