@@ -31,7 +31,7 @@ use std::time::Duration;
 
 use tokio::sync::{Semaphore, oneshot};
 use tokio::task::JoinSet;
-use tokio_util::sync::CancellationToken;
+use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::call::{Answer, Call, CallResult, Fault, FileChange};
 use crate::definition::Concurrency;
@@ -60,6 +60,8 @@ struct Asked {
     preview: Vec<FileChange>,
     /// Whether other calls run between the question and the call's turn.
     early: bool,
+    /// Takes the question back when nobody waits for its answer any more.
+    _withdraw: DropGuard,
 }
 
 /// Runs the calls of one message.
@@ -90,6 +92,8 @@ pub(crate) async fn run(
     for run in runs {
         let slots: Vec<Slot> = slots.by_ref().take(run.len()).collect();
         if cancel.is_cancelled() {
+            // Each question is answered in the log before its call is.
+            settle(&mut questions).await;
             for (index, slot) in run.clone().zip(slots) {
                 log.called_to(index + 1).await?;
                 pipeline
@@ -102,7 +106,16 @@ pub(crate) async fn run(
         log.called_to(run.end).await?;
         run_together(&pipeline, slots, &limit, cancel).await?;
     }
+    settle(&mut questions).await;
     Ok(())
+}
+
+/// Waits for the questions that were taken back or cancelled to be closed.
+async fn settle(questions: &mut JoinSet<()>) {
+    let closed = async { while questions.join_next().await.is_some() {} };
+    if tokio::time::timeout(GRACE, closed).await.is_err() {
+        tracing::warn!("a question stayed open after its call had ended");
+    }
 }
 
 /// Writes `called` events in call order, each once.
@@ -167,7 +180,10 @@ async fn prepare(
             });
             continue;
         }
-        let admitted = pipeline.admit(call.clone()).await;
+        let admitted = tokio::select! {
+            admitted = pipeline.admit(call.clone()) => admitted,
+            () = cancel.cancelled() => Err(CallResult::error(CANCELLED)),
+        };
         let mut asked = None;
         if let Ok(admitted) = &admitted
             && let Ok(checked) = pipeline.check(admitted.clone())
@@ -180,11 +196,13 @@ async fn prepare(
             {
                 let question = pipeline.question(&checked, reason, offered_rule, preview.clone());
                 let (sender, answer) = oneshot::channel();
-                waiting.push((index, question, sender));
+                let withdraw = cancel.child_token();
+                waiting.push((index, question, sender, withdraw.clone()));
                 asked = Some(Asked {
                     answer,
                     preview,
                     early: index >= first_run,
+                    _withdraw: withdraw.drop_guard(),
                 });
             }
             if checked.tool.definition().mutating {
@@ -197,10 +215,9 @@ async fn prepare(
             asked,
         });
     }
-    for (index, question, sender) in waiting {
+    for (index, question, sender, cancel) in waiting {
         log.called_to(index + 1).await?;
         let approver = Arc::clone(&pipeline.approver);
-        let cancel = cancel.clone();
         let mut ask = Box::pin(async move {
             // The receiver is gone only when the turn is.
             let _ = sender.send(approver.ask(question, &cancel).await);
@@ -229,7 +246,10 @@ async fn early_preview(
     {
         return None;
     }
-    pipeline.preview(checked, cancel).await.ok()
+    tokio::select! {
+        preview = pipeline.preview(checked, cancel) => preview.ok(),
+        () = cancel.cancelled() => None,
+    }
 }
 
 /// Runs the calls of one run and logs their results in order.

@@ -231,14 +231,12 @@ impl Pipeline {
         }
     }
 
-    /// After a wait: whether the floor or a deny rule stands against it now.
+    /// After a wait: whether the floor, a deny rule or the mode stands against it now.
     pub(crate) fn forbidden(&self, checked: &Checked) -> Option<CallResult> {
-        let subject = checked.tool.rule_subject(&self.world, &checked.args);
-        let cwd = self.world.cwd();
-        let subject = subject.as_deref().map(|text| Subject { text, cwd: &cwd });
-        self.current_policy()
-            .forbids(checked.tool.definition(), subject)
-            .map(CallResult::error)
+        match self.decide(checked) {
+            Decision::Forbid { reason } => Some(CallResult::error(reason)),
+            Decision::Run | Decision::Ask { .. } => None,
+        }
     }
 
     /// Steps 4 and 5 for a call that passed the gate.

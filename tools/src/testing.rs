@@ -321,7 +321,10 @@ impl Approver for Answers {
             }
             tokio::select! {
                 () = changed => {}
-                () = cancel.cancelled() => return Ok(Answer::Cancelled),
+                () = cancel.cancelled() => {
+                    self.journal.push(format!("withdrawn {id}"))?;
+                    return Ok(Answer::Cancelled);
+                }
             }
         }
     }

@@ -391,6 +391,46 @@ async fn a_cancel_answers_every_standing_question_as_cancelled() {
 }
 
 #[tokio::test]
+async fn a_question_is_closed_before_its_cancelled_call_is_answered() {
+    let bench = Bench::new();
+    let cancel = CancellationToken::new();
+    let fire = cancel.clone();
+    let stops = Puppet::new("Stops", Serial, move |_, _| {
+        fire.cancel();
+        async { Ok(Output::default()) }
+    });
+    let pipeline = bench.pipeline(Puppet::table([stops, Puppet::echo("S", Serial).gated()]));
+    let calls = vec![call("1", "Stops", json!({})), call("2", "S", json!({}))];
+    within(pipeline.run_calls(calls, &cancel))
+        .await
+        .expect("no fault");
+    let lines = bench.journal.lines();
+    let at = |line: &str| lines.iter().position(|one| one == line).expect("logged");
+    assert!(at("withdrawn 2") < at("finished 2"), "{lines:?}");
+    assert_eq!(bench.journal.error("2"), CANCELLED);
+}
+
+#[tokio::test]
+async fn a_question_about_a_call_that_is_forbidden_meanwhile_is_taken_back() {
+    let bench = Bench::new();
+    let policy = Arc::clone(&bench.policy);
+    let narrows = Puppet::new("Narrows", Serial, move |_, _| {
+        set_policy(&policy, |policy| policy.mode = crate::mode::Mode::Plan);
+        async { Ok(Output::default()) }
+    });
+    let pipeline = bench.pipeline(Puppet::table([narrows, Puppet::echo("S", Serial).gated()]));
+    let calls = vec![call("1", "Narrows", json!({})), call("2", "S", json!({}))];
+    within(pipeline.run_calls(calls, &CancellationToken::new()))
+        .await
+        .expect("no fault");
+    assert!(bench.journal.error("2").contains("plan mode"));
+    assert!(
+        bench.journal.lines().contains(&"withdrawn 2".to_owned()),
+        "the question stands for ever"
+    );
+}
+
+#[tokio::test]
 async fn check_083_a_policy_narrowed_by_one_call_binds_the_next_of_the_same_message() {
     let bench = Bench::new();
     let policy = Arc::clone(&bench.policy);
