@@ -79,7 +79,7 @@ pub(crate) fn finish_calls(
             _ if call.name.is_empty() => Err("the call names no tool".to_owned()),
             _ => parse_arguments(&call.json).map_err(|problem| {
                 format!(
-                    "the arguments of `{}` were not read, {problem}; send the call again with \
+                    "the arguments of `{}` cannot be used, {problem}; send the call again with \
                      its arguments as one JSON object",
                     excerpt(&call.name)
                 )

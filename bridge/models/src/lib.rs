@@ -16,6 +16,8 @@ mod retry_after;
 mod scripted;
 mod sse;
 mod strict;
+#[cfg(test)]
+mod testing;
 mod wire_id;
 
 pub use http::{HttpOptions, Kind, ProviderSettings};
