@@ -8,6 +8,7 @@ pub mod editor;
 pub mod files;
 mod open;
 pub mod paths;
+mod place;
 pub mod process;
 pub mod protection;
 pub mod replace;

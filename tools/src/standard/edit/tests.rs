@@ -530,3 +530,26 @@ async fn a_dirty_buffer_that_changed_since_it_was_read_is_refused() {
     assert!(refused.contains("changed since"), "{refused}");
     assert!(editor.written().is_empty());
 }
+
+/// An editor that never answers.
+struct Silent;
+
+#[async_trait::async_trait]
+impl crate::world::editor::EditorFiles for Silent {
+    async fn read_text(&self, _path: &std::path::Path) -> Result<Option<String>, EditorError> {
+        std::future::pending().await
+    }
+
+    async fn write_text(&self, _path: &std::path::Path, _content: &str) -> Result<(), EditorError> {
+        std::future::pending().await
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn r125_an_editor_that_does_not_answer_is_not_waited_for_for_ever() {
+    let bench = Bench::with(|settings| settings.editor = Some(Arc::new(Silent)));
+    bench.put("a.txt", "one\n");
+    let output = read(&bench, "a.txt").await;
+    assert_eq!(output.text, "     1\tone");
+    assert_eq!(output.remarks, ["read from disk: the editor did not answer"]);
+}
