@@ -27,6 +27,7 @@ pub(crate) fn all() -> Vec<Arc<dyn Tool>> {
         Arc::new(write::Write::new()),
         Arc::new(edit::Edit::new()),
         Arc::new(multi_edit::MultiEdit::new()),
+        Arc::new(bash::Bash::new()),
         Arc::new(todo_write::TodoWrite::new()),
     ]
 }

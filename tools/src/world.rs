@@ -24,6 +24,9 @@ use std::sync::Arc;
 use crate::world::editor::EditorFiles;
 use crate::world::files::{FileError, FileHook, FileOperation, Files};
 use crate::world::paths::Root;
+use crate::world::process::sandbox::{NoSandbox, Sandbox};
+use crate::world::process::{ProcessSettings, Processes};
+use crate::world::shell::{Shell, ShellSettings};
 
 /// What a [`World`] is made from.
 #[derive(Default)]
@@ -40,14 +43,18 @@ pub struct WorldSettings {
     pub editor: Option<Arc<dyn EditorFiles>>,
     /// What commands find in their environment.
     pub environment: Environment,
+    /// What programs start in; none is no sandbox.
+    pub sandbox: Option<Arc<dyn Sandbox>>,
+    /// The shell's program; looked for when none.
+    pub bash: Option<PathBuf>,
     /// Asked before each file operation, in order.
     pub hooks: Vec<Arc<dyn FileHook>>,
 }
 
-/// The environment of what the session starts. Everything not named is scrubbed.
+/// The environment of what the session starts: ours without secrets.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Environment {
-    /// Names passed on from our own environment, beyond the harmless built-in set.
+    /// Names that pass although they look like secrets.
     pub keep: Vec<String>,
     /// Variables set for every command.
     pub set: BTreeMap<String, String>,
@@ -71,6 +78,8 @@ pub struct World {
     files: Files,
     scratch: PathBuf,
     environment: Environment,
+    processes: Processes,
+    shell: Shell,
 }
 
 impl World {
@@ -91,10 +100,22 @@ impl World {
             settings.editor,
             settings.hooks,
         );
+        let processes = Processes::new(ProcessSettings {
+            environment: settings.environment.clone(),
+            sandbox: settings.sandbox.unwrap_or_else(|| Arc::new(NoSandbox)),
+            scratch: scratch.clone(),
+            ..ProcessSettings::default()
+        });
+        let shell = Shell::new(ShellSettings {
+            cwd: files.cwd(),
+            bash: settings.bash,
+        });
         Ok(Self {
             files,
             scratch,
             environment: settings.environment,
+            processes,
+            shell,
         })
     }
 
@@ -130,6 +151,16 @@ impl World {
     /// What commands find in their environment.
     pub fn environment(&self) -> &Environment {
         &self.environment
+    }
+
+    /// Starts this session's programs, and ends them with it.
+    pub fn processes(&self) -> &Processes {
+        &self.processes
+    }
+
+    /// What this session's commands leave to each other.
+    pub fn shell(&self) -> &Shell {
+        &self.shell
     }
 
     /// The file system as this session sees it.

@@ -1,1 +1,265 @@
-//! Built beside this crate's other rooms.
+//! Runs commands in bash: one process a call, on pipes, with no terminal.
+//!
+//! The command comes on standard input as a sealed anonymous file, which the shell moves
+//! out of the way before it runs anything, so it stands in no process list and no folder
+//! that a sandboxed process could write to. At its end the shell reports folder and
+//! variables into the same file, whose size is sealed. The status is the process's own:
+//! nothing that is printed can forge it, and an unclosed quote is a syntax error and no
+//! hang (checks 138 to 142).
+
+pub mod carried;
+
+use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use rustix::fd::OwnedFd;
+use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
+use tokio_util::sync::CancellationToken;
+
+use crate::world::process::live::LiveSink;
+use crate::world::process::{End, Finished, ProcessError, Processes, Program};
+use crate::world::shell::carried::{Carried, Report};
+
+/// Room for the report: folder and exported variables.
+const REPORT: u64 = 1024 * 1024;
+
+const WRAPPER: &str = include_str!("shell/wrapper.sh");
+
+/// Git runs this through a shell; other programs fail to find it, which is as quick.
+const NO_EDITOR: &str = "echo 'no editor can be opened here: give the text on the command line, such as git commit -m' >&2; false";
+
+/// Where a session's commands start.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ShellSettings {
+    /// The folder of the first command, and of those whose own has vanished.
+    pub cwd: PathBuf,
+    /// The shell's program; looked for when none.
+    pub bash: Option<PathBuf>,
+}
+
+/// A command to run.
+pub struct ShellCommand {
+    pub command: String,
+    pub timeout: Duration,
+    /// The session's real roots, for a word when the folder is outside.
+    pub roots: Vec<PathBuf>,
+    /// Takes live output.
+    pub live: Option<LiveSink>,
+}
+
+/// A command that ended, and what the model should know of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ShellResult {
+    pub finished: Finished,
+    pub remarks: Vec<String>,
+}
+
+/// Why a command did not run.
+#[derive(Debug, thiserror::Error)]
+pub enum ShellError {
+    #[error("bash was not found on this machine; install it, or name it in the config")]
+    NoBash,
+    #[error("the command holds a zero byte, which no shell can read")]
+    ZeroByte,
+    #[error("there is no folder to run the command in: {} is gone", .0.display())]
+    NoFolder(PathBuf),
+    #[error("the command cannot be handed to bash: {0}")]
+    Handover(#[source] std::io::Error),
+    #[error(transparent)]
+    Process(#[from] ProcessError),
+}
+
+/// One session's shell: what its commands leave to each other.
+pub struct Shell {
+    settings: ShellSettings,
+    bash: Option<PathBuf>,
+    carried: Mutex<Carried>,
+}
+
+impl Shell {
+    /// A shell with nothing carried yet.
+    pub fn new(settings: ShellSettings) -> Self {
+        let bash = settings.bash.clone().or_else(find_bash);
+        Self {
+            settings,
+            bash,
+            carried: Mutex::new(Carried::default()),
+        }
+    }
+
+    /// The folder that the next command starts in.
+    pub fn cwd(&self) -> PathBuf {
+        self.carried()
+            .cwd
+            .clone()
+            .unwrap_or_else(|| self.settings.cwd.clone())
+    }
+
+    /// Runs one command to its end, its timeout or a cancel.
+    ///
+    /// # Errors
+    /// [`ShellError`]; then nothing ran.
+    pub async fn run(
+        &self,
+        processes: &Processes,
+        command: ShellCommand,
+        cancel: &CancellationToken,
+    ) -> Result<ShellResult, ShellError> {
+        let bash = self.bash.as_ref().ok_or(ShellError::NoBash)?;
+        let mut remarks = Vec::new();
+        let cwd = self.folder(&mut remarks)?;
+        let base = base_environment(processes.environment());
+        let mut given = base.clone();
+        self.carried().apply(&mut given);
+        given.insert("PWD".into(), cwd.clone().into());
+        let (input, file, report_at) = handover(&command.command)?;
+        let argv = [
+            bash.as_os_str(),
+            "--noprofile".as_ref(),
+            "--norc".as_ref(),
+            "-c".as_ref(),
+            WRAPPER.trim_end().as_ref(),
+            "bash".as_ref(),
+        ]
+        .map(OsStr::to_owned)
+        .to_vec();
+        let program = Program {
+            argv,
+            cwd: cwd.clone(),
+            environment: given.clone(),
+            input: Some(input),
+            timeout: Some(command.timeout),
+            live: command.live,
+        };
+        let finished = processes.start(program).await?.finish(cancel).await?;
+        match read_report(&file, report_at) {
+            // A report of a command that we ended says where it was, not where it meant to be.
+            Some(report) if matches!(finished.end, End::Exited(_)) => {
+                remarks.extend(self.carried().update(report, &given, &base));
+            }
+            None if matches!(finished.end, End::Exited(_)) => remarks.push(format!(
+                "the shell was replaced or lost its way to report, so later commands start in {} with the variables of before",
+                self.cwd().display()
+            )),
+            _ => {}
+        }
+        let folder = self.cwd();
+        if folder != cwd && !command.roots.iter().any(|root| folder.starts_with(root)) {
+            remarks.push(format!(
+                "the folder is now {}, which is outside the workspace",
+                folder.display()
+            ));
+        }
+        Ok(ShellResult { finished, remarks })
+    }
+
+    fn carried(&self) -> std::sync::MutexGuard<'_, Carried> {
+        self.carried.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn folder(&self, remarks: &mut Vec<String>) -> Result<PathBuf, ShellError> {
+        let cwd = self.cwd();
+        if cwd.is_dir() {
+            return Ok(cwd);
+        }
+        let fallback = &self.settings.cwd;
+        if !fallback.is_dir() {
+            return Err(ShellError::NoFolder(fallback.clone()));
+        }
+        remarks.push(format!(
+            "notice: the folder {} is gone, so the command ran in {}",
+            cwd.display(),
+            fallback.display()
+        ));
+        self.carried().cwd = None;
+        Ok(fallback.clone())
+    }
+}
+
+/// A shell's environment where nobody can type: what would wait for a person fails at once
+/// or prints instead.
+fn base_environment(environment: &BTreeMap<OsString, OsString>) -> BTreeMap<OsString, OsString> {
+    const FIXED: &[(&str, &str)] = &[
+        ("TERM", "dumb"),
+        ("PAGER", "cat"),
+        ("GIT_PAGER", "cat"),
+        ("MANPAGER", "cat"),
+        ("SYSTEMD_PAGER", "cat"),
+        ("GIT_TERMINAL_PROMPT", "0"),
+        ("DEBIAN_FRONTEND", "noninteractive"),
+        ("EDITOR", NO_EDITOR),
+        ("VISUAL", NO_EDITOR),
+        ("GIT_EDITOR", NO_EDITOR),
+        ("GIT_SEQUENCE_EDITOR", NO_EDITOR),
+    ];
+    let mut base = environment.clone();
+    base.extend(
+        FIXED
+            .iter()
+            .map(|(name, value)| (OsString::from(name), OsString::from(value))),
+    );
+    base
+}
+
+/// The anonymous file with the command, twice: for the shell, and for us to read the
+/// report from, which begins where it says.
+fn handover(command: &str) -> Result<(OwnedFd, std::fs::File, u64), ShellError> {
+    if command.contains('\0') {
+        return Err(ShellError::ZeroByte);
+    }
+    let make = || -> std::io::Result<(OwnedFd, std::fs::File, u64)> {
+        let file = std::fs::File::from(memfd_create(
+            "command",
+            MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING,
+        )?);
+        let begin = command.len() as u64 + 1;
+        file.set_len(begin + REPORT)?;
+        file.write_all_at(command.as_bytes(), 0)?;
+        fcntl_add_seals(&file, SealFlags::GROW | SealFlags::SHRINK | SealFlags::SEAL)?;
+        Ok((OwnedFd::from(file.try_clone()?), file, begin))
+    };
+    make().map_err(ShellError::Handover)
+}
+
+/// Memory is read here and no disk.
+fn read_report(file: &std::fs::File, at: u64) -> Option<Report> {
+    let mut bytes = Vec::new();
+    let mut chunk = [0u8; 16 * 1024];
+    let mut offset = at;
+    loop {
+        let read = file.read_at(&mut chunk, offset).ok()?;
+        let piece = chunk.get(..read)?;
+        bytes.extend_from_slice(piece);
+        offset += read as u64;
+        // The rest is zeros: two of them end every report.
+        if read == 0 || piece.ends_with(&[0, 0]) {
+            return Report::parse(&bytes);
+        }
+    }
+}
+
+fn find_bash() -> Option<PathBuf> {
+    let fixed = [
+        "/bin/bash",
+        "/usr/bin/bash",
+        "/usr/local/bin/bash",
+        "/run/current-system/sw/bin/bash",
+    ];
+    fixed
+        .iter()
+        .map(PathBuf::from)
+        .find(|path| path.is_file())
+        .or_else(|| {
+            std::env::split_paths(&std::env::var_os("PATH")?)
+                .filter(|folder| folder.is_absolute())
+                .map(|folder| folder.join("bash"))
+                .find(|path: &PathBuf| Path::is_file(path))
+        })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,226 @@
+//! Turns what a program writes into text that is safe and short to read: escape sequences
+//! and control characters go, a line that was overwritten with `\r` keeps its last state,
+//! bytes that are no UTF-8 become U+FFFD.
+//!
+//! Works on pieces as they come: any split of the bytes gives the same text, lines over
+//! the limit aside. Text without
+//! anything special takes a fast path, since a command may write hundreds of megabytes.
+
+use encoding_rs::{CoderResult, Decoder, UTF_8};
+
+/// A line longer than this is given out before its end, and can no longer be overwritten.
+const LINE_LIMIT: usize = 8 * 1024;
+/// An escape string that has not ended by then was none; hiding text must not be this easy.
+const STRING_LIMIT: usize = 1024;
+
+/// The cleaner of one stream.
+pub struct Cleaner {
+    decoder: Decoder,
+    state: State,
+    /// The line so far: it may still be overwritten.
+    line: String,
+    /// A `\r` came; the next character decides whether the line is overwritten.
+    returned: bool,
+    decoded: String,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    Text,
+    Escape,
+    /// `ESC (` and its like: one more character belongs to it.
+    EscapeOne,
+    /// `ESC [`, until a final character.
+    Sequence,
+    /// Titles, links and the like, until BEL or `ESC \`; with the length so far.
+    Text7 {
+        length: usize,
+        escape: bool,
+    },
+}
+
+impl Cleaner {
+    /// A cleaner at the start of a stream.
+    pub fn new() -> Self {
+        Self {
+            decoder: UTF_8.new_decoder_without_bom_handling(),
+            state: State::Text,
+            line: String::new(),
+            returned: false,
+            decoded: String::new(),
+        }
+    }
+
+    /// Takes the next bytes; whole lines are appended to `out`.
+    pub fn push(&mut self, bytes: &[u8], out: &mut String) {
+        if self.is_plain(bytes)
+            && let Ok(text) = std::str::from_utf8(bytes)
+        {
+            self.plain(text, out);
+            return;
+        }
+        let mut rest = bytes;
+        loop {
+            let mut decoded = std::mem::take(&mut self.decoded);
+            decoded.clear();
+            let needed = self
+                .decoder
+                .max_utf8_buffer_length(rest.len())
+                .unwrap_or(rest.len().saturating_mul(3));
+            decoded.reserve(needed);
+            let (result, read, _) = self.decoder.decode_to_string(rest, &mut decoded, false);
+            self.characters(&decoded, out);
+            self.decoded = decoded;
+            rest = rest.get(read..).unwrap_or_default();
+            if result == CoderResult::InputEmpty {
+                return;
+            }
+        }
+    }
+
+    /// Ends the stream; the last, unfinished line is appended to `out`.
+    pub fn finish(mut self, out: &mut String) {
+        let mut decoded = String::with_capacity(16);
+        let _ = self.decoder.decode_to_string(&[], &mut decoded, true);
+        self.characters(&decoded, out);
+        out.push_str(&self.line);
+    }
+
+    /// The line that has not ended yet, unless it is one that overwrites itself.
+    pub fn unfinished(&self) -> &str {
+        if self.returned { "" } else { &self.line }
+    }
+
+    fn is_plain(&self, bytes: &[u8]) -> bool {
+        // A fold without an early exit is what the compiler makes wide instructions of.
+        self.state == State::Text
+            && !self.returned
+            && !bytes.iter().fold(false, |special, byte| {
+                special | ((*byte < 0x20) & (*byte != b'\n') & (*byte != b'\t')) | (*byte >= 0x7f)
+            })
+            // A character that was cut by the last piece must be finished by the decoder.
+            && self.decoder.latin1_byte_compatible_up_to(bytes) == Some(bytes.len())
+    }
+
+    fn plain(&mut self, text: &str, out: &mut String) {
+        match text.rfind('\n') {
+            Some(at) => {
+                let (lines, rest) = text.split_at(at + 1);
+                out.push_str(&self.line);
+                out.push_str(lines);
+                self.line.clear();
+                self.line.push_str(rest);
+            }
+            None => self.line.push_str(text),
+        }
+        self.bound(out);
+    }
+
+    fn characters(&mut self, text: &str, out: &mut String) {
+        for character in text.chars() {
+            self.character(character, out);
+        }
+        self.bound(out);
+    }
+
+    fn character(&mut self, character: char, out: &mut String) {
+        match self.state {
+            State::Text => self.text(character, out),
+            State::Escape => {
+                self.state = match character {
+                    '[' => State::Sequence,
+                    ']' | 'P' | 'X' | '^' | '_' => State::Text7 {
+                        length: 0,
+                        escape: false,
+                    },
+                    ' '..='/' => State::EscapeOne,
+                    '\u{1b}' => State::Escape,
+                    _ => State::Text,
+                };
+                if character == '\n' {
+                    self.text(character, out);
+                }
+            }
+            State::EscapeOne => self.state = State::Text,
+            State::Sequence => match character {
+                ' '..='?' => {}
+                '\u{1b}' => self.state = State::Escape,
+                '@'..='~' => self.state = State::Text,
+                // No sequence goes on like this.
+                _ => {
+                    self.state = State::Text;
+                    self.text(character, out);
+                }
+            },
+            State::Text7 { length, escape } => {
+                if character == '\u{7}' || character == '\u{9c}' || (escape && character == '\\') {
+                    self.state = State::Text;
+                } else if character == '\n' || length >= STRING_LIMIT {
+                    self.state = State::Text;
+                    self.text(character, out);
+                } else {
+                    self.state = State::Text7 {
+                        length: length + 1,
+                        escape: character == '\u{1b}',
+                    };
+                }
+            }
+        }
+    }
+
+    fn text(&mut self, character: char, out: &mut String) {
+        match character {
+            '\n' => {
+                self.returned = false;
+                self.line.push('\n');
+                out.push_str(&self.line);
+                self.line.clear();
+            }
+            '\r' => self.returned = true,
+            '\u{1b}' => self.state = State::Escape,
+            '\u{8}' => {
+                self.line.pop();
+            }
+            '\t' => self.keep('\t'),
+            control if control.is_control() => {}
+            // These reorder or hide what is around them; shown as what they are.
+            '\u{202a}'..='\u{202e}'
+            | '\u{2066}'..='\u{2069}'
+            | '\u{200e}'
+            | '\u{200f}'
+            | '\u{061c}' => {
+                for escaped in character.escape_unicode() {
+                    self.keep(escaped);
+                }
+            }
+            other => self.keep(other),
+        }
+        if self.line.len() > LINE_LIMIT {
+            self.bound(out);
+        }
+    }
+
+    fn keep(&mut self, character: char) {
+        if self.returned {
+            self.line.clear();
+            self.returned = false;
+        }
+        self.line.push(character);
+    }
+
+    fn bound(&mut self, out: &mut String) {
+        if self.line.len() > LINE_LIMIT {
+            out.push_str(&self.line);
+            self.line.clear();
+        }
+    }
+}
+
+impl Default for Cleaner {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+#[cfg(test)]
+mod tests;
