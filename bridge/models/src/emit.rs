@@ -69,9 +69,14 @@ impl Stream for Emitting {
                     self.error = result.err();
                     self.run = None;
                 }
-                // The queue was seen empty before the poll: what it holds now is new.
-                Poll::Pending if self.events.is_empty() => return Poll::Pending,
-                Poll::Pending => {}
+                // What the queue holds is handed on here: `poll_recv` says pending, too, when
+                // the task has used up its budget, and asking it again would spin for ever.
+                Poll::Pending => {
+                    return match self.events.try_recv() {
+                        Ok(event) => Poll::Ready(Some(Ok(event))),
+                        Err(_) => Poll::Pending,
+                    };
+                }
             }
         }
     }
