@@ -1,6 +1,11 @@
 //! Requests by snapshot, answers by recorded streams.
 
-#![expect(clippy::unwrap_used, clippy::panic, reason = "a test may panic")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test may panic"
+)]
 
 use proptest::prelude::*;
 use serde_json::{Value, json};

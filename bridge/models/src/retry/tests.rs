@@ -1,6 +1,10 @@
 //! Tries and waits, in paused time.
 
-#![expect(clippy::unwrap_used, reason = "a test may panic")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "a test may panic"
+)]
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
