@@ -172,6 +172,13 @@ impl Approvals {
         let standing = self.core.state(|state| {
             state.approvals.pending_for(&question.call.id, &question.call.name, &args).map(|found| found.id.clone())
         });
+        if waiting.attended {
+            // Before the event, so that whoever sees the request sees the status too.
+            self.core.change_status(|status| match status {
+                AgentStatus::Stopping => AgentStatus::Stopping,
+                _ => AgentStatus::WaitingApproval,
+            });
+        }
         if let (Some(id), true) = (standing, waiting.attended) {
             let (sender, answer) = oneshot::channel();
             waiting.calls.insert(id.clone(), Parked { question, answer: sender });
@@ -253,10 +260,6 @@ impl Approver for Approvals {
             Parking::Waits { id, answer } => (id, answer),
             Parking::NobodyToAsk { reason } => return Ok(Answer::Denied { reason }),
         };
-        self.core.change_status(|status| match status {
-            AgentStatus::Stopping => AgentStatus::Stopping,
-            _ => AgentStatus::WaitingApproval,
-        });
         let answer = tokio::select! {
             biased;
             answer = receiver => answer.unwrap_or(Answer::Cancelled),

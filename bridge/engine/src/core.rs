@@ -29,7 +29,8 @@ pub(crate) struct Core {
 }
 
 struct Journal {
-    log: SessionLog,
+    /// None once the session was closed: its lock is free for another process.
+    log: Option<SessionLog>,
     state: SessionState,
     outbound: Outbound,
     recent: Recent,
@@ -50,7 +51,7 @@ impl Core {
             next_seq: watch::Sender::new(log.next_seq()),
             status: watch::Sender::new(AgentStatus::Idle),
             journal: Mutex::new(Journal {
-                log,
+                log: Some(log),
                 state,
                 outbound: Outbound::default(),
                 recent: Recent::default(),
@@ -76,7 +77,10 @@ impl Core {
     }
 
     fn append_locked(&self, journal: &mut Journal, payload: Payload) -> Result<Arc<Event>, Fault> {
-        let event = journal.log.append(payload).map_err(fault)?;
+        let Some(log) = journal.log.as_mut() else {
+            return Err(Fault("the session has been closed".to_owned()));
+        };
+        let event = log.append(payload).map_err(fault)?;
         journal.state.apply(&event);
         journal.recent.push(Arc::clone(&event));
         // Inside the lock, so that followers see seqs grow.
@@ -92,6 +96,11 @@ impl Core {
         let mut journal = self.journal();
         let payload = make(&journal.state);
         self.append_locked(&mut journal, payload)
+    }
+
+    /// Gives up the log: nothing is appended any more, and another process may write it.
+    pub(crate) fn release(&self) {
+        self.journal().log = None;
     }
 
     /// Looks at the state.

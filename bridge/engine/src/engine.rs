@@ -307,7 +307,7 @@ impl Engine {
         world: Arc<World>,
         editor: Arc<EditorSlot>,
     ) -> Result<SessionHandle, EngineError> {
-        let policy = Arc::new(SessionPolicy::new(Arc::clone(&core), self.settings(), world.isolated()));
+        let policy = Arc::new(SessionPolicy::new(Arc::clone(&core), self.settings(), world.processes().sandbox().isolated()));
         let judge = Pipeline {
             table: Arc::clone(&self.0.table),
             world: Arc::clone(&world),
@@ -358,7 +358,7 @@ impl Engine {
             denied: self.0.places.denied.clone(),
             editor: Some(Arc::clone(editor) as _),
             environment: Environment { keep: settings.environment_allow.clone(), ..Environment::default() },
-            hooks: Vec::new(),
+            ..WorldSettings::default()
         })
         .map(Arc::new)
         .map_err(|error| EngineError::BadFolder { path: text(cwd), why: error.to_string() })

@@ -36,9 +36,6 @@ impl SessionPolicy {
         Arc::clone(&self.shared)
     }
 
-    pub(crate) fn current(&self) -> Arc<Policy> {
-        Arc::clone(&self.shared.read().unwrap_or_else(PoisonError::into_inner))
-    }
 
     pub(crate) fn settings(&self) -> Arc<Settings> {
         Arc::clone(&self.settings.lock().unwrap_or_else(PoisonError::into_inner))

@@ -22,7 +22,6 @@ use crate::core::Core;
 use crate::editor_slot::EditorSlot;
 use crate::error::{ApprovalError, EngineError, OptionError};
 use crate::follow::Follower;
-use crate::inbox::Inbox;
 use crate::input::{Input, InputBlock};
 use crate::options;
 use crate::policy::SessionPolicy;
@@ -260,10 +259,11 @@ impl SessionHandle {
         {
             tracing::error!(%error, "a session's task did not end well");
         }
-        self.0.world.close().await;
+        // CLOSE
         if let Err(error) = self.0.core.syncer().sync().await {
             tracing::error!(%error, "a session's log could not be made durable");
         }
+        self.0.core.release();
         self.0.core.change_status(|_| AgentStatus::Done);
     }
 

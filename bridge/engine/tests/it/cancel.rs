@@ -152,10 +152,10 @@ async fn check_061_a_cancel_ends_the_command_and_its_children() {
 async fn r025_every_interrupted_prompt_answers_cancelled() {
     let scripts = [
         // A stream, a tool, an approval, a retry's sleep.
-        r#"{"say":"x","delay_ms":3600000}"#,
-        r#"{"calls":[{"id":"a","name":"Glob","args":{"pattern":"*"}}],"say":"y","delay_ms":3600000}"#,
+        r#"{"say":"xyz","chunk":1,"delay_ms":3600000}"#,
+        r#"{"calls":[{"id":"a","name":"Glob","args":{"pattern":"*"}}],"say":"yes","chunk":1,"delay_ms":3600000}"#,
         r#"{"calls":[{"id":"a","name":"Bash","args":{"command":"true"}}]}"#,
-        r#"{"fail":{"status":529,"retry_after":3600,"times":3},"say":"z"}"#,
+        r#"{"fail":{"status":529,"retry_after":3600,"times":3}}"#,
     ];
     for script in scripts {
         let harness = Harness::new(script);
@@ -192,7 +192,7 @@ async fn r102_a_cancel_ends_the_turn_and_nothing_else() {
     let harness = Harness::new(
         r#"{"match":"^grant$","calls":[{"id":"a","name":"Bash","args":{"command":"true"}},{"id":"t","name":"TodoWrite","args":{"todos":[{"content":"one","status":"in_progress","activeForm":"doing one"}]}}]}
 {"match":"todo|one","say":"set"}
-{"match":"^hang$","say":"x","delay_ms":3600000}
+{"match":"^hang$","say":"xyz","chunk":1,"delay_ms":3600000}
 {"match":"^again$","calls":[{"id":"b","name":"Bash","args":{"command":"true"}}]}
 {"match":".","say":"done"}"#,
     );
@@ -201,8 +201,9 @@ async fn r102_a_cancel_ends_the_turn_and_nothing_else() {
     let id = approval(&session, 0).await;
     session.decide(&id, Decision::AllowForSession, "test").unwrap();
     within(answer.outcome()).await.unwrap();
+    let seq = session.next_seq();
     let hang = session.prompt(text("hang")).await.unwrap();
-    wait_for(&session, session.next_seq().saturating_sub(1), |payload| {
+    wait_for(&session, seq, |payload| {
         matches!(payload, Payload::StepStart { .. }).then_some(())
     })
     .await;

@@ -71,7 +71,7 @@ async fn a_command_that_had_started_is_reported_and_not_run_again() {
 #[tokio::test(flavor = "multi_thread")]
 async fn check_071_a_stop_before_the_model_replied_makes_one_new_request() {
     let harness = Harness::new(
-        r#"{"match":"^go$","say":"x","delay_ms":3600000}
+        r#"{"match":"^go$","say":"xyz","chunk":1,"delay_ms":3600000}
 {"match":"^on$","say":"done"}"#,
     );
     let (engine, session) = harness.session().await;

@@ -71,11 +71,12 @@ async fn check_032_and_033_steps_name_their_number_model_and_usage() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn check_034_a_model_error_fails_the_turn_and_is_shown() {
-    let harness = Harness::new(r#"{"fail":{"status":400,"times":9},"say":"never"}"#);
+    let harness = Harness::new(r#"{"fail":{"status":400,"times":9}}"#);
     let (_engine, session) = harness.session().await;
     let outcome = prompt(&session, "hello").await;
     assert_eq!(outcome.status, TurnStatus::Failed);
-    assert!(outcome.reason.unwrap().contains("400"));
+    let reason = outcome.reason.unwrap();
+    assert!(reason.contains("400"), "{reason}");
     assert_eq!(session.status(), AgentStatus::Idle);
     let shown = events(&session).await.into_iter().any(|event| {
         matches!(event.payload, Payload::NoticeShown { severity: Severity::Error, text } if text.contains("400"))
@@ -160,7 +161,7 @@ async fn an_attended_turn_asks_at_its_ceiling_and_goes_on() {
 #[tokio::test(flavor = "multi_thread")]
 async fn check_038_text_sent_during_a_turn_joins_its_next_step() {
     let mut harness = Harness::new(
-        r#"{"calls":[{"id":"c1","name":"Glob","args":{"pattern":"*"}}],"delay_ms":300,"say":"x"}
+        r#"{"calls":[{"id":"c1","name":"Glob","args":{"pattern":"*"}}],"delay_ms":100,"chunk":1,"say":"xyz"}
 {"say":"done"}"#,
     );
     let _unused = &mut harness;
@@ -187,7 +188,7 @@ async fn check_038_text_sent_during_a_turn_joins_its_next_step() {
 #[tokio::test(flavor = "multi_thread")]
 async fn check_039_a_rejection_puts_steering_back_in_front() {
     let mut harness = Harness::new(
-        r#"{"calls":[{"id":"c1","name":"Glob","args":{"pattern":"*"}}],"delay_ms":300,"say":"x"}
+        r#"{"calls":[{"id":"c1","name":"Glob","args":{"pattern":"*"}}],"delay_ms":100,"chunk":1,"say":"xyz"}
 {"say":"done"}"#,
     );
     // The first claim passes, the one that holds the steer is rejected, then all pass.
@@ -377,9 +378,9 @@ async fn check_077_equal_call_ids_are_told_apart() {
             _ => None,
         })
         .collect();
-    assert_eq!(ids, ["c", "c-2", "c-3"]);
-    assert!(result(&session, "c").await.unwrap().contains("a.txt"));
-    assert!(result(&session, "c-2").await.unwrap().contains("b.txt"));
+    assert_eq!(ids.iter().collect::<std::collections::HashSet<_>>().len(), 3, "{ids:?}");
+    assert!(result(&session, &ids[0]).await.unwrap().contains("a.txt"));
+    assert!(result(&session, &ids[1]).await.unwrap().contains("b.txt"));
 }
 
 #[tokio::test(flavor = "multi_thread")]
