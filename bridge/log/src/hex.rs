@@ -23,5 +23,8 @@ pub(crate) fn text(hash: &[u8; 32]) -> String {
 
 /// True for 64 lower-case hexadecimal digits.
 pub(crate) fn is_hash(text: &[u8]) -> bool {
-    text.len() == 64 && text.iter().all(|digit| DIGITS.contains(digit))
+    text.len() == 64
+        && text
+            .iter()
+            .all(|digit| matches!(digit, b'0'..=b'9' | b'a'..=b'f'))
 }

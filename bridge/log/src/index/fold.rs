@@ -1,6 +1,7 @@
 //! Bringing one session's rows up to its log.
 
 use std::fs;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use rusqlite::{Connection, OptionalExtension as _, Transaction, TransactionBehavior, params};
 
@@ -35,10 +36,35 @@ struct Totals {
     open_turn: bool,
 }
 
+/// A log as it lies in its folder.
+#[derive(PartialEq, Eq)]
+struct LogFile {
+    /// Which file it is. With the time it was made, since a new file may get the number
+    /// of one that was removed.
+    name: String,
+    size: u64,
+    /// Nanoseconds of its last change.
+    modified: i64,
+}
+
+impl LogFile {
+    fn of(metadata: &fs::Metadata) -> Self {
+        let nanoseconds = |time: std::io::Result<SystemTime>| {
+            let passed = time.ok()?.duration_since(UNIX_EPOCH).ok()?;
+            i64::try_from(passed.as_nanos()).ok()
+        };
+        let made = nanoseconds(metadata.created()).unwrap_or(0);
+        Self {
+            name: format!("{:?} made {made}", FileIdentity::of(metadata)),
+            size: metadata.len(),
+            modified: nanoseconds(metadata.modified()).unwrap_or(0),
+        }
+    }
+}
+
 /// What was read of a log.
 struct Known {
-    file: String,
-    size: u64,
+    file: LogFile,
     place: Option<Place>,
     problem: bool,
     totals: Totals,
@@ -55,8 +81,8 @@ pub(super) fn catch_up(
         // Deleted since the folder was listed; the caller forgets it the next time.
         return Ok(());
     };
-    let (file, size) = (format!("{:?}", FileIdentity::of(&metadata)), metadata.len());
-    if known(connection, id)?.is_some_and(|known| is_current(&known, &file, size)) {
+    let file = LogFile::of(&metadata);
+    if known(connection, id)?.is_some_and(|known| is_current(&known, &file)) {
         return Ok(());
     }
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
@@ -64,7 +90,7 @@ pub(super) fn catch_up(
     let before = known(&transaction, id)?;
     if before
         .as_ref()
-        .is_some_and(|known| is_current(known, &file, size))
+        .is_some_and(|known| is_current(known, &file))
     {
         return Ok(());
     }
@@ -75,7 +101,7 @@ pub(super) fn catch_up(
             problem: false,
             totals,
             ..
-        }) if same == file && place.offset <= size => (totals, Some(place)),
+        }) if same.name == file.name && place.offset <= file.size => (totals, Some(place)),
         // Replaced, cut, or damaged when it was last read: all of it is read again.
         _ => {
             forget_in(&transaction, id.as_str())?;
@@ -87,7 +113,7 @@ pub(super) fn catch_up(
         None => store.read(id, 0),
     };
     match reader {
-        Ok(reader) => read_new(&transaction, id, reader, totals, &file, size)?,
+        Ok(reader) => read_new(&transaction, id, reader, totals, &file)?,
         Err(StoreError::NotFound { .. }) => return Ok(()),
         Err(error) => write_row(
             &transaction,
@@ -95,7 +121,6 @@ pub(super) fn catch_up(
             &totals,
             Some(&error.to_string()),
             &file,
-            size,
             None,
         )?,
     }
@@ -103,13 +128,12 @@ pub(super) fn catch_up(
     Ok(())
 }
 
-fn is_current(known: &Known, file: &str, size: u64) -> bool {
-    known.file == file
-        && match &known.place {
-            Some(place) if !known.problem => place.offset == size,
-            // Reading a damaged log again gives nothing new until it grows.
-            _ => known.size == size,
-        }
+fn is_current(known: &Known, file: &LogFile) -> bool {
+    match &known.place {
+        Some(place) if !known.problem => known.file.name == file.name && place.offset == file.size,
+        // Reading a damaged log again gives nothing new until it changes.
+        _ => known.file == *file,
+    }
 }
 
 fn read_new(
@@ -117,8 +141,7 @@ fn read_new(
     id: &SessionId,
     mut reader: EventReader,
     mut totals: Totals,
-    file: &str,
-    size: u64,
+    file: &LogFile,
 ) -> rusqlite::Result<()> {
     let mut problem = None;
     for event in reader.by_ref() {
@@ -137,15 +160,7 @@ fn read_new(
         }
     }
     let place = reader.place();
-    write_row(
-        transaction,
-        id,
-        &totals,
-        problem.as_deref(),
-        file,
-        size,
-        place,
-    )?;
+    write_row(transaction, id, &totals, problem.as_deref(), file, place)?;
     Ok(())
 }
 
@@ -276,8 +291,7 @@ fn write_row(
     id: &SessionId,
     totals: &Totals,
     problem: Option<&str>,
-    file: &str,
-    size: u64,
+    file: &LogFile,
     place: Option<Place>,
 ) -> rusqlite::Result<()> {
     let usage = &totals.usage;
@@ -291,7 +305,7 @@ fn write_row(
     transaction
         .prepare_cached(
             "INSERT OR REPLACE INTO sessions VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, \
-             ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22, ?23, ?24, ?25, ?26, ?27)",
+             ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22, ?23, ?24, ?25, ?26, ?27, ?28)",
         )?
         .execute(params![
             id.as_str(),
@@ -317,8 +331,9 @@ fn write_row(
             usage.context_tokens.map(signed),
             totals.open_turn,
             problem,
-            file,
-            signed(size),
+            file.name,
+            signed(file.size),
+            file.modified,
             offset,
             chain
         ])
@@ -329,7 +344,7 @@ fn known(connection: &Connection, id: &SessionId) -> rusqlite::Result<Option<Kno
     let sql = "SELECT file, size, offset, chain, problem IS NOT NULL, cwd, directories, title, first_text, created_at, \
                updated_at, parent, delegated, depth, events, turns, prompt_tokens, completion_tokens, \
                cached_read_tokens, cached_write_tokens, thought_tokens, cost, steps, unpriced_steps, context_tokens, \
-               open_turn FROM sessions WHERE id = ?1";
+               open_turn, modified FROM sessions WHERE id = ?1";
     connection
         .prepare_cached(sql)?
         .query_row([id.as_str()], |row| {
@@ -337,8 +352,11 @@ fn known(connection: &Connection, id: &SessionId) -> rusqlite::Result<Option<Kno
             let events = number(14)?;
             let chain: String = row.get(3)?;
             Ok(Known {
-                file: row.get(0)?,
-                size: number(1)?,
+                file: LogFile {
+                    name: row.get(0)?,
+                    size: number(1)?,
+                    modified: row.get(26)?,
+                },
                 place: match chain.as_bytes().try_into() {
                     Ok(chain) => Some(Place {
                         offset: number(2)?,

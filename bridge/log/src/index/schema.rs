@@ -33,7 +33,7 @@ const TABLES: &str = "
         open_turn INTEGER NOT NULL,
         problem TEXT,
         -- What was read of the log: which file, how large it was, where the next event begins.
-        file TEXT NOT NULL, size INTEGER NOT NULL,
+        file TEXT NOT NULL, size INTEGER NOT NULL, modified INTEGER NOT NULL,
         offset INTEGER NOT NULL, chain TEXT NOT NULL
     ) STRICT;
     CREATE INDEX sessions_by_time ON sessions (updated_at DESC, id DESC);

@@ -60,8 +60,8 @@ pub struct History {
     owed: Vec<String>,
     /// Input that came while results were owed; it stands behind them.
     waiting: Vec<Arc<HistoryMessage>>,
-    /// Where the last turn began.
-    turn_start: u64,
+    /// Where the open turn began. What is settled there belongs to the turn before.
+    turn_start: Option<u64>,
 }
 
 impl History {
@@ -106,14 +106,17 @@ impl History {
             }
             Payload::TurnStart { .. } => {
                 self.settle(event.seq);
-                self.turn_start = event.seq;
+                self.turn_start = Some(event.seq);
             }
             // Sent again, what the model refused would be refused again.
             Payload::TurnEnd {
                 status: TurnStatus::Refused,
                 ..
-            } => self.drop_turn(),
-            Payload::TurnEnd { .. } => self.settle(event.seq),
+            } => self.drop_turn(event.seq),
+            Payload::TurnEnd { .. } => {
+                self.settle(event.seq);
+                self.turn_start = None;
+            }
             Payload::SessionCompacted { upto_seq, summary } => {
                 self.compact(event.seq, *upto_seq, summary)
             }
@@ -192,15 +195,18 @@ impl History {
     }
 
     /// Takes back what the open turn added. A summary made meanwhile stays.
-    fn drop_turn(&mut self) {
+    fn drop_turn(&mut self, seq: u64) {
+        let Some(start) = self.turn_start.take() else {
+            return self.settle(seq);
+        };
         self.owed.clear();
         self.waiting.clear();
         let summary = self.compacted.map(|(seq, _)| seq);
-        let (start, old) = (self.turn_start, std::mem::take(&mut self.messages));
+        let old = std::mem::take(&mut self.messages);
         let before = old.len();
         self.digest = Digest::default();
         for message in old {
-            if message.seq < start
+            if message.seq <= start
                 || (message.role == HistoryRole::User && Some(message.seq) == summary)
             {
                 self.push(message);

@@ -520,6 +520,22 @@ fn a_refused_turn_leaves_the_history_and_no_other_does() {
 }
 
 #[test]
+fn a_refused_turn_does_not_take_the_repairs_of_the_turn_before() {
+    let state = state_of(vec![
+        turn_start(),
+        user("go"),
+        assistant(vec![call("a", "Read", json!({}))]),
+        turn_start(),
+        user("bad"),
+        turn_end(TurnStatus::Refused),
+        turn_end(TurnStatus::Refused),
+        user("on"),
+    ]);
+    assert_valid(&state);
+    assert_eq!(conversation(&state).len(), 4);
+}
+
+#[test]
 fn equal_call_ids_in_one_message_each_get_their_result() {
     let state = state_of(vec![
         user("go"),

@@ -18,6 +18,7 @@ mod index;
 mod plan;
 mod properties;
 mod replay;
+mod seeds;
 mod state;
 mod store;
 mod support;

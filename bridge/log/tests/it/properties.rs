@@ -101,13 +101,6 @@ proptest! {
     }
 
     #[test]
-    fn every_request_is_valid(payloads in proptest::collection::vec(payload(), 0..40)) {
-        let mut events = payloads;
-        events.push(turn_end(TurnStatus::Completed));
-        assert_valid(&state_of(events));
-    }
-
-    #[test]
     fn any_truncation_keeps_all_whole_records(payloads in proptest::collection::vec(payload(), 1..12), cut in any::<prop::sample::Index>()) {
         let home = home();
         let mut log = home.store.create(id("s")).unwrap();
@@ -143,5 +136,16 @@ proptest! {
         let (log, state) = home.store.open_writer(&id("s")).unwrap();
         prop_assert_eq!(conversation(&state), ["User: one"]);
         prop_assert_eq!(log.next_seq(), if bytes.is_empty() { 2 } else { 3 });
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 1_000, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn every_request_is_valid(payloads in proptest::collection::vec(payload(), 0..40)) {
+        let mut events = payloads;
+        events.push(turn_end(TurnStatus::Completed));
+        assert_valid(&state_of(events));
     }
 }
