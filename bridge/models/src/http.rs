@@ -19,6 +19,10 @@ use crate::retry::{Backoff, Failure, RetryPolicy};
 use crate::retry_after::retry_after;
 use crate::sse::{SseEvent, SseParser};
 
+/// How long the end of a body is waited for when the answer is whole. It stands in the
+/// same packet as a rule.
+const LINGER: Duration = Duration::from_millis(20);
+
 /// The protocol that a provider speaks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
@@ -287,6 +291,13 @@ impl Endpoint {
             pushed.map_err(|error| self.protocol(&error.to_string()))?;
         }
         let ended = decode.end(&mut out);
+        if ended.is_ok() {
+            // A body that is read to its end leaves the connection for the next request,
+            // which saves that one a handshake. Whoever reads the stream drops it at its
+            // last event, so this comes before.
+            let rest = async { while let Ok(Some(_)) = response.chunk().await {} };
+            let _ = timeout(LINGER, rest).await;
+        }
         emit.send_all(&mut out).await;
         ended.map_err(|error| self.decode_error(error, censor))
     }
@@ -422,8 +433,12 @@ impl Endpoint {
     }
 
     fn connect_failure(&self, error: reqwest::Error) -> Failure {
-        let certificate = explain(&error).to_lowercase().contains("certificate");
-        let advice = if certificate {
+        let text = explain(&error).to_lowercase();
+        let certificate = text.contains("certificate");
+        let plain = text.contains("corrupt message");
+        let advice = if plain {
+            "does the server speak plain `http://`?"
+        } else if certificate {
             "is the system's certificate store (the package `ca-certificates`) there and up \
              to date?"
         } else if is_local(self.base_url()) {
@@ -432,7 +447,7 @@ impl Endpoint {
             "is the network up, and `base_url` right?"
         };
         let message = self.connect_error(format!("{}; {advice}", explain(&error)));
-        if error.is_builder() || certificate {
+        if error.is_builder() || certificate || plain {
             Failure::Final(message)
         } else {
             Failure::Passing {

@@ -11,6 +11,7 @@ mod cuts;
 mod failures;
 mod registry;
 mod retries;
+mod seeds;
 mod server;
 mod streams;
 

@@ -31,6 +31,8 @@ pub(crate) enum Step {
 /// What the server saw of one request.
 pub(crate) struct Seen {
     pub(crate) at: Instant,
+    /// The client's port: the same for two requests over one connection.
+    pub(crate) from: u16,
     pub(crate) head: String,
     pub(crate) body: Value,
 }
@@ -103,23 +105,24 @@ async fn serve(
     seen: Arc<Mutex<Vec<Seen>>>,
     left: Arc<Notify>,
 ) {
+    let from = stream.peer_addr().unwrap().port();
     let mut stream = BufReader::new(stream);
-    let Some((head, body)) = read_request(&mut stream).await else {
-        return;
-    };
-    let number = {
-        let mut seen = seen.lock().unwrap();
-        seen.push(Seen {
-            at: Instant::now(),
-            head,
-            body,
-        });
-        seen.len() - 1
-    };
-    let script = scripts.get(number).or(scripts.last()).cloned().unwrap();
-    for step in script {
-        if play(&mut stream, step, &left).await.is_none() {
-            return;
+    while let Some((head, body)) = read_request(&mut stream).await {
+        let number = {
+            let mut seen = seen.lock().unwrap();
+            seen.push(Seen {
+                at: Instant::now(),
+                from,
+                head,
+                body,
+            });
+            seen.len() - 1
+        };
+        let script = scripts.get(number).or(scripts.last()).cloned().unwrap();
+        for step in script {
+            if play(&mut stream, step, &left).await.is_none() {
+                return;
+            }
         }
     }
 }
@@ -150,7 +153,7 @@ async fn play(stream: &mut BufReader<TcpStream>, step: Step, left: &Notify) -> O
     match step {
         Step::Events => {
             let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\
-                        transfer-encoding: chunked\r\nconnection: close\r\n\r\n";
+                        transfer-encoding: chunked\r\n\r\n";
             stream.write_all(head.as_bytes()).await.ok()?;
         }
         Step::Whole(status, headers, body) => {
@@ -177,10 +180,7 @@ async fn play(stream: &mut BufReader<TcpStream>, step: Step, left: &Notify) -> O
             stream.flush().await.ok()?;
         }
         Step::Wait(time) => tokio::time::sleep(time).await,
-        Step::End => {
-            stream.write_all(b"0\r\n\r\n").await.ok()?;
-            stream.shutdown().await.ok()?;
-        }
+        Step::End => stream.write_all(b"0\r\n\r\n").await.ok()?,
         Step::Reset => {
             // What is read before, so that the client sees it and then the break.
             tokio::time::sleep(Duration::from_millis(30)).await;

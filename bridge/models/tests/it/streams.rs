@@ -117,3 +117,19 @@ async fn requests_side_by_side_do_not_mix() {
     }
     assert_eq!(server.seen().len(), 16);
 }
+
+#[tokio::test]
+async fn a_session_keeps_its_connection() {
+    for kind in BOTH {
+        let server = Server::saying(good(kind)).await;
+        let provider = provider(kind, &server.url);
+        for _ in 0..3 {
+            assert!(ask(provider.as_ref()).await.1.is_none());
+        }
+        let seen = server.seen();
+        assert!(
+            seen.iter().all(|each| each.from == seen[0].from),
+            "a handshake was paid twice"
+        );
+    }
+}
