@@ -32,6 +32,8 @@ use terret_engine::room::models::ModelError;
 use terret_engine::{Engine, EngineError};
 use tokio::io::{AsyncRead, AsyncWrite};
 
+pub(crate) use diff::region as diff_region;
+
 use attachment::Attachment;
 use handshake::Client;
 

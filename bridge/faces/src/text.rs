@@ -155,7 +155,7 @@ mod tests {
         #[test]
         fn pieces_join_to_the_text_and_keep_their_bound(text in any::<String>(), limit in 6_usize..64) {
             let all: Vec<&str> = pieces(&text, limit).collect();
-            prop_assert_eq!(all.concat(), text);
+            prop_assert_eq!(&all.concat(), &text);
             for piece in all {
                 prop_assert!(!piece.is_empty() && encoded_len(piece) <= limit);
             }

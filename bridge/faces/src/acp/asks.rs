@@ -11,7 +11,7 @@ use serde_json::Value;
 use terret_acp::schema::v1;
 use terret_acp::{ErrorCode, Peer, RequestError};
 use terret_engine::{ApprovalError, Decision, SessionHandle};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -42,6 +42,8 @@ struct Inner {
     turns: mpsc::WeakSender<Turn>,
     together: bool,
     state: Mutex<State>,
+    /// How many prompts of this connection are pending.
+    prompts: watch::Sender<usize>,
     tasks: TaskTracker,
     /// Ends all tasks with the attachment.
     end: CancellationToken,
@@ -52,7 +54,6 @@ struct State {
     waiting: VecDeque<Ask>,
     /// What the editor is being asked, with what takes the question back.
     open: HashMap<String, CancellationToken>,
-    prompts: usize,
 }
 
 /// What came of a question.
@@ -72,28 +73,34 @@ impl Asks {
         together: bool,
         end: CancellationToken,
     ) -> Self {
-        let (state, tasks) = (Mutex::default(), TaskTracker::new());
         Self(Arc::new(Inner {
             peer,
             session,
             turns,
             together,
-            state,
-            tasks,
+            state: Mutex::default(),
+            prompts: watch::Sender::new(0),
+            tasks: TaskTracker::new(),
             end,
         }))
     }
 
     /// A prompt of this connection is pending from now on.
     pub(crate) fn prompt_began(&self) {
-        self.lock().prompts += 1;
+        self.0.prompts.send_modify(|prompts| *prompts += 1);
         self.ask_next();
     }
 
     /// A prompt was answered.
     pub(crate) fn prompt_ended(&self) {
-        let mut state = self.lock();
-        state.prompts = state.prompts.saturating_sub(1);
+        self.0.prompts.send_modify(|prompts| *prompts = prompts.saturating_sub(1));
+    }
+
+    /// Resolves while a prompt is pending.
+    pub(crate) async fn prompted(&self) {
+        let mut prompts = self.0.prompts.subscribe();
+        // The sender lives as long as this does.
+        let _open = prompts.wait_for(|prompts| *prompts > 0).await;
     }
 
     /// Asks as soon as it may be asked.
@@ -128,7 +135,7 @@ impl Asks {
 
     fn ask_next(&self) {
         let mut state = self.lock();
-        while state.prompts > 0 && (self.0.together || state.open.is_empty()) {
+        while *self.0.prompts.borrow() > 0 && (self.0.together || state.open.is_empty()) {
             let Some(ask) = state.waiting.pop_front() else {
                 return;
             };

@@ -4,6 +4,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use terret_acp::{Peer, Responder};
+use terret_engine::room::log::Severity;
 use terret_engine::room::tools::world::editor::EditorFiles;
 use terret_engine::{Engine, InputBlock, SessionHandle};
 use tokio::sync::{mpsc, oneshot, watch};
@@ -30,6 +31,8 @@ pub(crate) struct Attachment {
     end: CancellationToken,
     driver: Mutex<Option<JoinHandle<()>>>,
     follower: Mutex<Option<Following>>,
+    /// What the person is told with the first prompt.
+    notice: Arc<Mutex<Option<String>>>,
 }
 
 struct Following {
@@ -63,12 +66,14 @@ impl Attachment {
             end.child_token(),
         );
         let position = watch::Sender::new(0);
+        let notice: Arc<Mutex<Option<String>>> = Arc::default();
         let driver = Turns {
             engine: engine.clone(),
             peer: peer.clone(),
             session: session.clone(),
             asks: asks.clone(),
             position: position.subscribe(),
+            notice: Arc::clone(&notice),
         };
         let driver = tokio::spawn(driver.run(told));
         Self {
@@ -82,6 +87,17 @@ impl Attachment {
             end,
             driver: Mutex::new(Some(driver)),
             follower: Mutex::default(),
+            notice,
+        }
+    }
+
+    /// Tells the person something once. A client without notices shows text only while a
+    /// turn runs, so there it waits for the first prompt.
+    pub(crate) fn tell(&self, text: String) {
+        if !self.client.notices {
+            *lock(&self.notice) = Some(text);
+        } else if let Err(error) = self.session.notice(Severity::Warning, &text) {
+            tracing::error!(%error, "a notice was not logged");
         }
     }
 

@@ -25,7 +25,7 @@ pub(crate) fn render(
     let mut note = after.is_none().then(|| "The file is deleted.".to_owned());
     let (shown_old, shown_new);
     if encoded_len(old) + encoded_len(new) > budget {
-        let region = Region::of(old, new);
+        let region = Region::of(old, new, CONTEXT);
         let (first, last) = region.lines;
         note = Some(format!(
             "Lines {first} to {last} of a file that is too large to be shown whole."
@@ -52,6 +52,12 @@ pub(crate) fn render(
 pub(crate) fn text_content(text: &str) -> v1::ToolCallContent {
     let block = v1::ContentBlock::Text(v1::TextContent::new(text));
     v1::ToolCallContent::Content(v1::Content::new(block))
+}
+
+/// The lines that differ, with no context: the number of the first, the old and the new.
+pub(crate) fn region<'a>(old: &'a str, new: &'a str) -> (usize, &'a str, &'a str) {
+    let region = Region::of(old, new, 0);
+    (region.lines.0, region.old, region.new)
 }
 
 /// A missing side is an empty text; `None` is content that is no text.
@@ -86,7 +92,7 @@ struct Region<'a> {
 }
 
 impl<'a> Region<'a> {
-    fn of(old: &'a str, new: &'a str) -> Self {
+    fn of(old: &'a str, new: &'a str, context: usize) -> Self {
         let same = old
             .bytes()
             .zip(new.bytes())
@@ -103,12 +109,12 @@ impl<'a> Region<'a> {
             .count();
         let tail = next_line(old, old.len() - same_end);
         let (old_end, new_end) = (tail, new.len() - (old.len() - tail));
-        let from = (0..CONTEXT).fold(
+        let from = (0..context).fold(
             from,
             |at, _| if at == 0 { 0 } else { line_start(old, at - 1) },
         );
         let more =
-            (0..CONTEXT).fold(old_end, |at, _| next_line(old, (at + 1).min(old.len()))) - old_end;
+            (0..context).fold(old_end, |at, _| next_line(old, (at + 1).min(old.len()))) - old_end;
         let new_end = (new_end + more).min(new.len());
         let old = old.get(from..old_end + more).unwrap_or(old);
         let shown = new.get(from..new_end).unwrap_or(new);
@@ -204,7 +210,7 @@ mod tests {
     proptest! {
         #[test]
         fn a_region_holds_the_whole_change(old in "[ab\né]{0,60}", new in "[ab\né]{0,60}") {
-            let region = Region::of(&old, &new);
+            let region = Region::of(&old, &new, CONTEXT);
             // Putting the new region in the place of the old one gives the new text.
             let at = region.old.as_ptr() as usize - old.as_ptr() as usize;
             let (head, tail) = (&old[..at], &old[at + region.old.len()..]);

@@ -108,10 +108,7 @@ impl Follow {
             return Err(Gone);
         }
         self.commands().await?;
-        if start != Start::New {
-            run.view.go_live().await;
-            self.send(&mut run).await?;
-        }
+        run.view.go_live();
         loop {
             self.step(&mut run).await?;
         }
@@ -138,16 +135,20 @@ impl Follow {
 
     /// Waits for what comes next and shows it.
     async fn step(&self, run: &mut Run) -> Result<(), Gone> {
-        let event = match run.view.due() {
-            None => run.events.next().await,
-            Some(due) => tokio::select! {
-                biased;
-                () = tokio::time::sleep_until(due) => {
-                    run.view.show_due(Instant::now());
-                    return self.send(run).await;
-                }
-                event = run.events.next() => event,
-            },
+        let due = run.view.due();
+        let asks_wait = run.view.has_open_asks();
+        let event = tokio::select! {
+            biased;
+            () = tokio::time::sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => {
+                run.view.show_due(Instant::now());
+                return self.send(run).await;
+            }
+            // What the past left open is shown with the prompt that goes on with it.
+            () = self.asks.prompted(), if asks_wait => {
+                run.view.ask_open().await;
+                return self.send(run).await;
+            }
+            event = run.events.next() => event,
         };
         let mut next = event.ok_or(Gone)?;
         loop {

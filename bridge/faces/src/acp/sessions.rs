@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde_json::Value;
 use terret_acp::schema::v1;
 use terret_acp::{RawParams, Responder, RpcError};
-use terret_engine::room::log::{SessionFilter, SessionId, Severity};
+use terret_engine::room::log::{SessionFilter, SessionId};
 use terret_engine::{EngineError, OptionError, SessionHandle};
 
 use super::attachment::{Attachment, Held};
@@ -84,16 +84,12 @@ impl Opening {
     }
 
     /// Says once what will not work, instead of leaving it out without a word.
-    fn tell(&self, session: &SessionHandle) {
-        if self.servers.is_empty() {
-            return;
-        }
-        let text = format!(
-            "MCP servers are not connected in this version, so their tools are missing: {}.",
-            self.servers.join(", ")
-        );
-        if let Err(error) = session.notice(Severity::Warning, &text) {
-            tracing::error!(%error, "a notice was not logged");
+    fn tell(&self, attachment: &Attachment) {
+        if !self.servers.is_empty() {
+            attachment.tell(format!(
+                "MCP servers are not connected in this version, so their tools are missing: {}.",
+                self.servers.join(", ")
+            ));
         }
     }
 }
@@ -134,7 +130,7 @@ impl AcpFace {
             .follow(Start::New)
             .await
             .ok_or_else(RpcError::cancelled)?;
-        opening.tell(attachment.session());
+        opening.tell(&attachment);
         Ok((attachment, held))
     }
 
@@ -205,7 +201,7 @@ impl AcpFace {
             .follow(start)
             .await
             .ok_or_else(RpcError::cancelled)?;
-        opening.tell(attachment.session());
+        opening.tell(&attachment);
         Ok((attachment, held))
     }
 

@@ -6,13 +6,15 @@
 //! one that still waits is answered as cancelled without a turn, and one that comes later
 //! waits until the cancelled turn is over, so it can never be swept away with it (R104).
 
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, PoisonError};
+
 use futures::StreamExt as _;
 use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
-use std::collections::VecDeque;
 use terret_acp::schema::v1;
 use terret_acp::{Peer, Responder, RpcError};
-use terret_engine::room::log::TurnStatus;
+use terret_engine::room::log::{Severity, TurnStatus};
 use terret_engine::{COMMANDS, Engine, InputBlock, PromptAnswer, SessionHandle, TurnOutcome};
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -39,6 +41,8 @@ pub(crate) struct Turns {
     pub asks: Asks,
     /// How far the client has been brought.
     pub position: watch::Receiver<u64>,
+    /// What the person is told with the first prompt.
+    pub notice: Arc<Mutex<Option<String>>>,
 }
 
 /// A prompt that the engine has.
@@ -165,7 +169,14 @@ impl Turns {
             responder.fail(RpcError::auth_required(reason)).await;
             return;
         }
-        match self.session.prompt(blocks).await {
+        let notice = self.notice.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(text) = notice
+            && let Err(error) = self.session.notice(Severity::Warning, &text)
+        {
+            tracing::error!(%error, "a notice was not logged");
+        }
+        let prompted = self.session.prompt(blocks).await;
+        match prompted {
             Ok(answer) => {
                 let number = state.next;
                 state.next += 1;

@@ -96,9 +96,18 @@ impl View {
         self.out.drain(..)
     }
 
-    /// The past is over: what is still undecided is asked.
-    pub(crate) async fn go_live(&mut self) {
+    /// The past is over.
+    pub(crate) fn go_live(&mut self) {
         self.phase = Phase::Live;
+    }
+
+    /// Whether questions of the past wait to be asked.
+    pub(crate) fn has_open_asks(&self) -> bool {
+        !self.open_asks.is_empty()
+    }
+
+    /// Asks what the past left undecided.
+    pub(crate) async fn ask_open(&mut self) {
         for (id, asked) in std::mem::take(&mut self.open_asks) {
             self.ask(id, asked).await;
         }
