@@ -6,7 +6,12 @@ use clap::{Args, Parser, Subcommand};
 
 /// A coding agent that lives in your editor.
 #[derive(Debug, Parser)]
-#[command(name = "terret", version, disable_help_subcommand = true, max_term_width = 100)]
+#[command(
+    name = "terret",
+    version,
+    disable_help_subcommand = true,
+    max_term_width = 100
+)]
 pub(crate) struct Cli {
     #[command(flatten)]
     pub global: Global,
@@ -17,8 +22,8 @@ pub(crate) struct Cli {
 /// What every command takes.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct Global {
-    /// Keep config, state and cache under this one folder [default: the XDG folders]
-    #[arg(long, global = true, value_name = "DIR", env = "TERRET_HOME")]
+    /// Keep config, state and cache under this one folder [default: TERRET_HOME, else the XDG folders]
+    #[arg(long, global = true, value_name = "DIR")]
     pub home: Option<PathBuf>,
     /// The model of this run, as `provider:model`
     #[arg(long, global = true, value_name = "PROVIDER:MODEL")]
@@ -65,9 +70,6 @@ pub(crate) struct RunArgs {
     /// Work in this folder [default: the current one]
     #[arg(long, value_name = "DIR")]
     pub cwd: Option<PathBuf>,
-    /// Go on with this session
-    #[arg(long, value_name = "ID")]
-    pub session: Option<String>,
     /// How much may be done without asking: plan, ask or edits
     #[arg(long, value_name = "MODE")]
     pub mode: Option<String>,

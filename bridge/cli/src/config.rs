@@ -86,12 +86,19 @@ pub(crate) enum ProviderKind {
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ConfigError {
     #[error("`{}` could not be read: {source}", path.display())]
-    Read { path: PathBuf, source: std::io::Error },
+    Read {
+        path: PathBuf,
+        source: std::io::Error,
+    },
     /// The parser's text names line, column and key.
     #[error("`{}` is not right: {problem}", path.display())]
     Parse { path: PathBuf, problem: String },
     #[error("`{key}` in `{}` is not right: {problem}", path.display())]
-    Value { path: PathBuf, key: String, problem: String },
+    Value {
+        path: PathBuf,
+        key: String,
+        problem: String,
+    },
 }
 
 impl Config {
@@ -100,7 +107,10 @@ impl Config {
         match std::fs::read_to_string(path) {
             Ok(text) => Self::parse(path, &text),
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Self::default()),
-            Err(source) => Err(ConfigError::Read { path: path.to_owned(), source }),
+            Err(source) => Err(ConfigError::Read {
+                path: path.to_owned(),
+                source,
+            }),
         }
     }
 
@@ -128,25 +138,38 @@ mod tests {
 
     #[test]
     fn an_unknown_key_is_refused_by_name_and_place() {
-        let error = parse("model = \"a:b\"\n[loop]\nmax_stepz = 3\n").unwrap_err().to_string();
-        assert!(error.contains("max_stepz") && error.contains("line 3"), "{error}");
+        let error = parse("model = \"a:b\"\n[loop]\nmax_stepz = 3\n")
+            .unwrap_err()
+            .to_string();
+        assert!(
+            error.contains("max_stepz") && error.contains("line 3"),
+            "{error}"
+        );
     }
 
     #[test]
     fn a_wrong_type_is_refused_by_place() {
-        let error = parse("[loop]\nmax_steps = \"many\"\n").unwrap_err().to_string();
+        let error = parse("[loop]\nmax_steps = \"many\"\n")
+            .unwrap_err()
+            .to_string();
         assert!(error.contains("line 2"), "{error}");
     }
 
     #[test]
     fn an_empty_floor_is_not_a_missing_one() {
-        assert_eq!(parse("[policy]\nfloor = []").unwrap().policy.floor, Some(Vec::new()));
+        assert_eq!(
+            parse("[policy]\nfloor = []").unwrap().policy.floor,
+            Some(Vec::new())
+        );
         assert_eq!(parse("[policy]").unwrap().policy.floor, None);
     }
 
     #[test]
     fn a_missing_file_is_an_empty_one() {
         let folder = tempfile::tempdir().unwrap();
-        assert_eq!(Config::read(&folder.path().join("config.toml")).unwrap(), Config::default());
+        assert_eq!(
+            Config::read(&folder.path().join("config.toml")).unwrap(),
+            Config::default()
+        );
     }
 }

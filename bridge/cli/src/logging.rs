@@ -13,16 +13,18 @@ use crate::config::LogConfig;
 pub(crate) fn start(config: &LogConfig, verbose: u8) -> anyhow::Result<()> {
     let configured = match config.level.as_deref() {
         None => LevelFilter::WARN,
-        Some(level) => level
-            .parse()
-            .map_err(|_| anyhow::anyhow!("`log.level` is `{level}`; use error, warn, info, debug or trace"))?,
+        Some(level) => level.parse().map_err(|_| {
+            anyhow::anyhow!("`log.level` is `{level}`; use error, warn, info, debug or trace")
+        })?,
     };
     let level = match verbose {
         0 => configured,
         1 => configured.max(LevelFilter::DEBUG),
         _ => LevelFilter::TRACE,
     };
-    let builder = tracing_subscriber::fmt().with_max_level(level).with_ansi(false);
+    let builder = tracing_subscriber::fmt()
+        .with_max_level(level)
+        .with_ansi(false);
     match &config.file {
         Some(path) => {
             let file = OpenOptions::new()

@@ -8,6 +8,9 @@ mod logging;
 mod output;
 mod paths;
 mod reload;
+mod runtime;
+mod stdio;
+mod terminal_input;
 mod wiring;
 
 use std::process::ExitCode;
@@ -43,7 +46,11 @@ fn main() -> ExitCode {
 }
 
 fn run(cli: Cli) -> anyhow::Result<ExitCode> {
-    let paths = Paths::find(cli.global.home.as_deref(), &ProcessEnvironment)?;
+    let home = cli
+        .global
+        .home
+        .or_else(|| std::env::var_os("TERRET_HOME").map(Into::into));
+    let paths = Paths::find(home.as_deref(), &ProcessEnvironment)?;
     // What checks a broken configuration must start with one.
     let config = match Config::read(&paths.config_file()) {
         Ok(config) => config,
@@ -53,13 +60,17 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Err(error) => return Err(error.into()),
     };
     logging::start(&config.log, cli.global.verbose)?;
-    let setup = Setup { paths, model: cli.global.model, config };
+    let mut setup = Setup {
+        paths,
+        model: cli.global.model,
+        config,
+    };
     let environment = ProcessEnvironment;
     let mut out = Output::new();
     match cli.command {
         Command::Acp => command::acp::run(setup, environment),
-        Command::Demo(args) => command::demo::run(&setup, &args),
-        Command::Run(args) => command::run::run(&setup, &environment, &args),
+        Command::Demo(args) => command::demo::run(&args),
+        Command::Run(args) => command::run::run(&mut setup, &environment, &args),
         Command::Sessions(command) => {
             command::sessions::run(&setup.paths, command, &mut out)?;
             finish(out)
@@ -71,7 +82,11 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Doctor => {
             let healthy = command::doctor::run(&setup, &environment, &mut out)?;
             finish(out)?;
-            Ok(if healthy { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+            Ok(if healthy {
+                ExitCode::SUCCESS
+            } else {
+                ExitCode::FAILURE
+            })
         }
         Command::Config(command) => {
             command::config::run(&setup, &environment, &command, &mut out)?;
@@ -93,7 +108,10 @@ fn is_broken_pipe(error: &anyhow::Error) -> bool {
 }
 
 /// The one line on stderr that ends a failed command.
-#[expect(clippy::print_stderr, reason = "a command's last word goes to the person, not to a log")]
+#[expect(
+    clippy::print_stderr,
+    reason = "a command's last word goes to the person, not to a log"
+)]
 fn complain(text: &str) {
     eprintln!("{text}");
 }

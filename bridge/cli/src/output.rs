@@ -10,7 +10,9 @@ pub(crate) struct Output {
 
 impl Output {
     pub(crate) fn new() -> Self {
-        Self { stdout: io::BufWriter::new(io::stdout()) }
+        Self {
+            stdout: io::BufWriter::new(io::stdout()),
+        }
     }
 
     /// Prints a line.
@@ -36,7 +38,9 @@ pub(crate) fn printable(text: &str) -> String {
         .map(|character| match character {
             '\n' | '\t' => character,
             c if c.is_control() => '\u{fffd}',
-            '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{200e}' | '\u{200f}' => '\u{fffd}',
+            '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{200e}' | '\u{200f}' => {
+                '\u{fffd}'
+            }
             c => c,
         })
         .collect()
@@ -50,11 +54,16 @@ pub(crate) fn moment(milliseconds: u64) -> String {
     let shifted = days + 719_468;
     let era = shifted / 146_097;
     let day_of_era = shifted % 146_097;
-    let year_of_era = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let year_of_era =
+        (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
     let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
     let shifted_month = (5 * day_of_year + 2) / 153;
     let day = day_of_year - (153 * shifted_month + 2) / 5 + 1;
-    let month = if shifted_month < 10 { shifted_month + 3 } else { shifted_month - 9 };
+    let month = if shifted_month < 10 {
+        shifted_month + 3
+    } else {
+        shifted_month - 9
+    };
     let year = year_of_era + era * 400 + u64::from(month <= 2);
     format!(
         "{year:04}-{month:02}-{day:02} {:02}:{:02}:{:02}",
@@ -82,6 +91,9 @@ mod tests {
 
     #[test]
     fn what_is_printed_cannot_move_the_cursor() {
-        assert_eq!(printable("a\x1b[2Jb\nc\u{202e}d"), "a\u{fffd}[2Jb\nc\u{fffd}d");
+        assert_eq!(
+            printable("a\x1b[2Jb\nc\u{202e}d"),
+            "a\u{fffd}[2Jb\nc\u{fffd}d"
+        );
     }
 }

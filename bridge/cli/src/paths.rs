@@ -37,7 +37,12 @@ impl Paths {
                 runtime: home.join("run"),
             });
         }
-        let absolute = |name: &str| environment.var(name).map(PathBuf::from).filter(|path| path.is_absolute());
+        let absolute = |name: &str| {
+            environment
+                .var(name)
+                .map(PathBuf::from)
+                .filter(|path| path.is_absolute())
+        };
         let user = absolute("HOME");
         let folder = |variable: &str, below_home: &str| {
             absolute(variable)
@@ -50,7 +55,8 @@ impl Paths {
             config: folder("XDG_CONFIG_HOME", ".config")?,
             cache: folder("XDG_CACHE_HOME", ".cache")?,
             // Some systems have no runtime folder; the state folder is as private.
-            runtime: absolute("XDG_RUNTIME_DIR").map_or_else(|| state.join("run"), |base| base.join("terret")),
+            runtime: absolute("XDG_RUNTIME_DIR")
+                .map_or_else(|| state.join("run"), |base| base.join("terret")),
             state,
         })
     }
@@ -62,7 +68,11 @@ impl Paths {
 
     /// What no tool may reach.
     pub(crate) fn denied(&self) -> Vec<PathBuf> {
-        vec![self.config.clone(), self.state.clone(), self.runtime.clone()]
+        vec![
+            self.config.clone(),
+            self.state.clone(),
+            self.runtime.clone(),
+        ]
     }
 }
 
@@ -74,13 +84,20 @@ mod tests {
 
     impl Environment for Fake {
         fn var(&self, name: &str) -> Option<String> {
-            self.0.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned())
+            self.0
+                .iter()
+                .find(|(known, _)| *known == name)
+                .map(|(_, value)| (*value).to_owned())
         }
     }
 
     #[test]
     fn a_home_holds_everything() {
-        let paths = Paths::find(Some(Path::new("/h")), &Fake(&[("XDG_STATE_HOME", "/elsewhere")])).unwrap();
+        let paths = Paths::find(
+            Some(Path::new("/h")),
+            &Fake(&[("XDG_STATE_HOME", "/elsewhere")]),
+        )
+        .unwrap();
         for path in [&paths.config, &paths.state, &paths.cache, &paths.runtime] {
             assert!(path.starts_with("/h"), "{path:?}");
         }
@@ -96,7 +113,8 @@ mod tests {
 
     #[test]
     fn a_relative_xdg_folder_is_ignored() {
-        let paths = Paths::find(None, &Fake(&[("HOME", "/u"), ("XDG_CACHE_HOME", "cache")])).unwrap();
+        let paths =
+            Paths::find(None, &Fake(&[("HOME", "/u"), ("XDG_CACHE_HOME", "cache")])).unwrap();
         assert_eq!(paths.cache, Path::new("/u/.cache/terret"));
     }
 

@@ -36,7 +36,9 @@ pub(crate) async fn watch(engine: Engine, mut setup: Setup, environment: impl En
         let applied = match read {
             Ok(Ok(config)) => {
                 let previous = std::mem::replace(&mut setup.config, config);
-                setup.settings(&environment).inspect_err(|_| setup.config = previous)
+                setup
+                    .settings(&environment)
+                    .inspect_err(|_| setup.config = previous)
             }
             Ok(Err(error)) => Err(error),
             Err(_) => return,
@@ -53,5 +55,8 @@ pub(crate) async fn watch(engine: Engine, mut setup: Setup, environment: impl En
 
 async fn stamp(path: &Path) -> Option<Stamp> {
     let metadata = tokio::fs::metadata(path).await.ok()?;
-    Some(Stamp { modified: metadata.modified().ok(), length: metadata.len() })
+    Some(Stamp {
+        modified: metadata.modified().ok(),
+        length: metadata.len(),
+    })
 }

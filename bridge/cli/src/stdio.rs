@@ -19,7 +19,7 @@ pub(crate) type Input = Box<dyn AsyncRead + Send + Unpin>;
 pub(crate) type Output = Box<dyn AsyncWrite + Send + Unpin>;
 
 /// Standard input. Nothing else may read it afterwards.
-pub(crate) fn input() -> io::Result<Input> {
+fn input() -> io::Result<Input> {
     let stdin = io::stdin();
     Ok(match kind(&stdin)? {
         FileType::Fifo => Box::new(pipe::Receiver::from_owned_fd(duplicate(&stdin)?)?),
@@ -29,7 +29,7 @@ pub(crate) fn input() -> io::Result<Input> {
 }
 
 /// Standard output. Nothing else may write it afterwards.
-pub(crate) fn output() -> io::Result<Output> {
+fn output() -> io::Result<Output> {
     let stdout = io::stdout();
     Ok(match kind(&stdout)? {
         FileType::Fifo => Box::new(pipe::Sender::from_owned_fd(duplicate(&stdout)?)?),
@@ -50,4 +50,10 @@ fn socket(fd: OwnedFd) -> io::Result<UnixStream> {
     let stream = StdUnixStream::from(fd);
     stream.set_nonblocking(true)?;
     UnixStream::from_std(stream)
+}
+
+/// Both. When two streams are one socket, as some editors make them, each gets a
+/// descriptor of its own.
+pub(crate) fn open() -> io::Result<(Input, Output)> {
+    Ok((input()?, output()?))
 }

@@ -1,18 +1,19 @@
 //! From config and environment to an engine's parts.
 
-use std::path::PathBuf;
-
 use secrecy::SecretString;
-use terret_engine::{EngineParts, Limits, Places, Settings};
 use terret_engine::room::log::SystemClock;
-use terret_engine::room::models::{ModelName, ProviderKind, ProviderSettings, Registry, ThinkingLevel};
+use terret_engine::room::models::{Kind, ModelName, ProviderSettings, Registry, ThinkingLevel};
 use terret_engine::room::tools::floor::Floor;
 use terret_engine::room::tools::mode::Mode;
 use terret_engine::room::tools::rules::{Effect, Rule, Scope};
 use terret_engine::room::tools::table::Table;
+use terret_engine::{EngineParts, Limits, Places, Settings};
 
 use crate::config::{self, Config, ConfigError};
 use crate::paths::{Environment, Paths};
+
+/// This program's version.
+pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 const ANTHROPIC: &str = "https://api.anthropic.com";
 const OPENAI: &str = "https://api.openai.com/v1";
@@ -34,7 +35,7 @@ pub(crate) struct Setup {
 /// A provider as it stands, without its key.
 pub(crate) struct KnownProvider {
     pub name: String,
-    pub kind: ProviderKind,
+    pub kind: Kind,
     pub base_url: String,
     /// The variable that holds its key; none when it needs none.
     pub variable: Option<String>,
@@ -43,7 +44,10 @@ pub(crate) struct KnownProvider {
 
 impl Setup {
     /// The parts of an engine for this setup.
-    pub(crate) fn engine_parts(&self, environment: &dyn Environment) -> Result<EngineParts, ConfigError> {
+    pub(crate) fn engine_parts(
+        &self,
+        environment: &dyn Environment,
+    ) -> Result<EngineParts, ConfigError> {
         Ok(EngineParts {
             places: self.places(),
             settings: self.settings(environment)?,
@@ -83,14 +87,22 @@ impl Setup {
         }
         let thinking = match &config.thinking {
             Some(level) => ThinkingLevel::named(level).ok_or_else(|| {
-                self.wrong("thinking", format!("`{level}` is none of `off`, `low`, `medium`, `high`"))
+                self.wrong(
+                    "thinking",
+                    format!("`{level}` is none of `off`, `low`, `medium`, `high`"),
+                )
             })?,
             None => ThinkingLevel::Off,
         };
         let mode = match &config.mode {
             Some(name) => Mode::named(name)
                 .filter(|mode| terret_engine::OFFERED_MODES.contains(mode))
-                .ok_or_else(|| self.wrong("mode", format!("`{name}` is none of `plan`, `ask`, `edits`")))?,
+                .ok_or_else(|| {
+                    self.wrong(
+                        "mode",
+                        format!("`{name}` is none of `plan`, `ask`, `edits`"),
+                    )
+                })?,
             None => Mode::Ask,
         };
         let defaults = Limits::default();
@@ -117,8 +129,15 @@ impl Setup {
     }
 
     /// The model that is in force and the key that names it.
-    pub(crate) fn model_text(&self, environment: &dyn Environment) -> Option<(&'static str, String)> {
-        let has = |name: &str| environment.var(name).is_some_and(|value| !value.trim().is_empty());
+    pub(crate) fn model_text(
+        &self,
+        environment: &dyn Environment,
+    ) -> Option<(&'static str, String)> {
+        let has = |name: &str| {
+            environment
+                .var(name)
+                .is_some_and(|value| !value.trim().is_empty())
+        };
         if let Some(model) = &self.model {
             return Some(("--model", model.clone()));
         }
@@ -160,35 +179,56 @@ impl Setup {
             ProviderSettings {
                 name: provider.name,
                 kind: provider.kind,
-                base_url: provider.base_url,
+                base_url: Some(provider.base_url),
                 key,
-                key_hint: provider.variable.map(|variable| {
+                key_hint: provider.variable.map_or_else(String::new, |variable| {
                     format!("set {variable} in the environment that your editor starts Terret with")
                 }),
                 headers: Vec::new(),
             }
         });
-        Registry::new(providers.collect())
+        Registry::new(providers)
     }
 
     /// All providers: the built-in ones and those of the file, which win.
     pub(crate) fn providers(&self, environment: &dyn Environment) -> Vec<KnownProvider> {
         let base = |name: &str, default: &str| {
-            environment.var(name).filter(|url| !url.trim().is_empty()).unwrap_or_else(|| default.to_owned())
+            environment
+                .var(name)
+                .filter(|url| !url.trim().is_empty())
+                .unwrap_or_else(|| default.to_owned())
         };
         let known = |name: &str, kind, base_url, variable: Option<&str>| KnownProvider {
             name: name.to_owned(),
             kind,
             base_url,
-            has_key: variable
-                .is_some_and(|variable| environment.var(variable).is_some_and(|key| !key.trim().is_empty())),
+            has_key: variable.is_some_and(|variable| {
+                environment
+                    .var(variable)
+                    .is_some_and(|key| !key.trim().is_empty())
+            }),
             variable: variable.map(str::to_owned),
         };
-        use ProviderKind::{Anthropic, OpenAiChat};
+        use Kind::{Anthropic, OpenAiChat};
         let mut providers = vec![
-            known("anthropic", Anthropic, base("ANTHROPIC_BASE_URL", ANTHROPIC), Some("ANTHROPIC_API_KEY")),
-            known("openai", OpenAiChat, base("OPENAI_BASE_URL", OPENAI), Some("OPENAI_API_KEY")),
-            known("openrouter", OpenAiChat, OPENROUTER.to_owned(), Some("OPENROUTER_API_KEY")),
+            known(
+                "anthropic",
+                Anthropic,
+                base("ANTHROPIC_BASE_URL", ANTHROPIC),
+                Some("ANTHROPIC_API_KEY"),
+            ),
+            known(
+                "openai",
+                OpenAiChat,
+                base("OPENAI_BASE_URL", OPENAI),
+                Some("OPENAI_API_KEY"),
+            ),
+            known(
+                "openrouter",
+                OpenAiChat,
+                OPENROUTER.to_owned(),
+                Some("OPENROUTER_API_KEY"),
+            ),
             known("ollama", OpenAiChat, base("OLLAMA_BASE_URL", OLLAMA), None),
         ];
         for (name, provider) in &self.config.providers {
@@ -197,16 +237,29 @@ impl Setup {
                 config::ProviderKind::Anthropic => Anthropic,
                 config::ProviderKind::Openai => OpenAiChat,
             };
-            providers.push(known(name, kind, provider.base_url.clone(), provider.key_env.as_deref()));
+            providers.push(known(
+                name,
+                kind,
+                provider.base_url.clone(),
+                provider.key_env.as_deref(),
+            ));
         }
         providers
     }
 
-    fn value<T, E: std::fmt::Display>(&self, key: &str, value: Result<T, E>) -> Result<T, ConfigError> {
+    fn value<T, E: std::fmt::Display>(
+        &self,
+        key: &str,
+        value: Result<T, E>,
+    ) -> Result<T, ConfigError> {
         value.map_err(|error| self.wrong(key, error.to_string()))
     }
 
     fn wrong(&self, key: &str, problem: String) -> ConfigError {
-        ConfigError::Value { path: PathBuf::from(self.paths.config_file()), key: key.to_owned(), problem }
+        ConfigError::Value {
+            path: self.paths.config_file(),
+            key: key.to_owned(),
+            problem,
+        }
     }
 }

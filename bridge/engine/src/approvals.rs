@@ -30,7 +30,9 @@ pub enum Decision {
     AllowOnce,
     /// This call, and what its offered rule covers for the rest of the session.
     AllowForSession,
-    Reject { reason: Option<String> },
+    Reject {
+        reason: Option<String>,
+    },
     /// The face gave the question up; the turn is being cancelled.
     Cancelled,
 }
@@ -66,14 +68,24 @@ impl Approver for NobodyAsked {
 }
 
 enum Parking {
-    Waits { id: String, answer: oneshot::Receiver<Answer> },
-    NobodyToAsk { reason: String },
+    Waits {
+        id: String,
+        answer: oneshot::Receiver<Answer>,
+    },
+    NobodyToAsk {
+        reason: String,
+    },
 }
 
 impl Approvals {
     /// `judge` is the session's pipeline with [`NobodyAsked`] in the place of this.
     pub(crate) fn new(core: Arc<Core>, policy: Arc<SessionPolicy>, judge: Pipeline) -> Self {
-        Self { core, policy, judge, waiting: Mutex::default() }
+        Self {
+            core,
+            policy,
+            judge,
+            waiting: Mutex::default(),
+        }
     }
 
     /// Says whether a person can be asked: an editor is attached, or the inbox is read.
@@ -86,7 +98,12 @@ impl Approvals {
     }
 
     /// Decides a waiting approval. The verdict is logged before the call goes on.
-    pub(crate) fn decide(&self, id: &str, decision: Decision, by: &str) -> Result<(), ApprovalError> {
+    pub(crate) fn decide(
+        &self,
+        id: &str,
+        decision: Decision,
+        by: &str,
+    ) -> Result<(), ApprovalError> {
         let Some(parked) = self.lock().calls.remove(id) else {
             return Err(ApprovalError::NotWaiting(id.to_owned()));
         };
@@ -96,16 +113,20 @@ impl Approvals {
             _ => None,
         };
         let (verdict, answer, reason) = match decision {
-            Decision::AllowOnce | Decision::AllowForSession => (Verdict::Approved, Answer::Approved, None),
+            Decision::AllowOnce | Decision::AllowForSession => {
+                (Verdict::Approved, Answer::Approved, None)
+            }
             Decision::Reject { reason } => {
                 let text = reason.clone().unwrap_or_else(|| NO_REASON.to_owned());
                 (Verdict::Denied, Answer::Denied { reason: text }, reason)
             }
             Decision::Cancelled => (Verdict::Cancelled, Answer::Cancelled, None),
         };
-        self.settle(id, parked, verdict, answer, reason, by).map_err(|fault| ApprovalError::Fault(fault.0))?;
+        self.settle(id, parked, verdict, answer, reason, by)
+            .map_err(|fault| ApprovalError::Fault(fault.0))?;
         if let Some(rule) = allow_rule {
-            self.grant(&rule, by).map_err(|fault| ApprovalError::Fault(fault.0))?;
+            self.grant(&rule, by)
+                .map_err(|fault| ApprovalError::Fault(fault.0))?;
         }
         Ok(())
     }
@@ -134,7 +155,9 @@ impl Approvals {
                 .filter(|(_, parked)| self.judge.decision(&parked.question.call) == Some(Gate::Run))
                 .map(|(id, _)| id.clone())
                 .collect();
-            ids.into_iter().filter_map(|id| waiting.calls.remove_entry(&id)).collect()
+            ids.into_iter()
+                .filter_map(|id| waiting.calls.remove_entry(&id))
+                .collect()
         };
         for (id, parked) in covered {
             self.settle(&id, parked, Verdict::Approved, Answer::Approved, None, by)?;
@@ -170,7 +193,10 @@ impl Approvals {
         let args = question.call.args.clone().unwrap_or_default();
         // After a restart the request may stand in the log already (check 70).
         let standing = self.core.state(|state| {
-            state.approvals.pending_for(&question.call.id, &question.call.name, &args).map(|found| found.id.clone())
+            state
+                .approvals
+                .pending_for(&question.call.id, &question.call.name, &args)
+                .map(|found| found.id.clone())
         });
         if waiting.attended {
             // Before the event, so that whoever sees the request sees the status too.
@@ -181,7 +207,13 @@ impl Approvals {
         }
         if let (Some(id), true) = (standing, waiting.attended) {
             let (sender, answer) = oneshot::channel();
-            waiting.calls.insert(id.clone(), Parked { question, answer: sender });
+            waiting.calls.insert(
+                id.clone(),
+                Parked {
+                    question,
+                    answer: sender,
+                },
+            );
             return Ok(Parking::Waits { id, answer });
         }
         let event = self.core.append_with(|state| Payload::ApprovalRequested {
@@ -210,7 +242,13 @@ impl Approvals {
             return Ok(Parking::NobodyToAsk { reason });
         }
         let (sender, answer) = oneshot::channel();
-        waiting.calls.insert(id.clone(), Parked { question, answer: sender });
+        waiting.calls.insert(
+            id.clone(),
+            Parked {
+                question,
+                answer: sender,
+            },
+        );
         Ok(Parking::Waits { id, answer })
     }
 
@@ -219,12 +257,15 @@ impl Approvals {
     fn recorded(&self, question: &Question) -> Option<Answer> {
         let args = question.call.args.as_ref().ok()?;
         self.core.state(|state| {
-            let found = state.approvals.verdict_for(&question.call.id, &question.call.name, args)?;
+            let found =
+                state
+                    .approvals
+                    .verdict_for(&question.call.id, &question.call.name, args)?;
             Some(match found.verdict {
                 Verdict::Approved => Answer::Approved,
-                Verdict::Denied => {
-                    Answer::Denied { reason: found.reason.clone().unwrap_or_else(|| NO_REASON.to_owned()) }
-                }
+                Verdict::Denied => Answer::Denied {
+                    reason: found.reason.clone().unwrap_or_else(|| NO_REASON.to_owned()),
+                },
                 Verdict::Cancelled => Answer::Cancelled,
             })
         })
@@ -236,9 +277,14 @@ impl Approvals {
             return Ok(Vec::new());
         }
         let (core, changes) = (Arc::clone(&self.core), question.preview.clone());
-        tokio::task::spawn_blocking(move || changes.iter().map(|change| stored_change(&core, change)).collect())
-            .await
-            .map_err(|error| Fault(format!("keeping a preview was interrupted: {error}")))?
+        tokio::task::spawn_blocking(move || {
+            changes
+                .iter()
+                .map(|change| stored_change(&core, change))
+                .collect()
+        })
+        .await
+        .map_err(|error| Fault(format!("keeping a preview was interrupted: {error}")))?
     }
 
     fn lock(&self) -> MutexGuard<'_, Waiting> {
@@ -278,18 +324,19 @@ impl Approver for Approvals {
             other => other,
         });
         if matches!(answer, Answer::Approved) {
-            self.core
-                .syncer()
-                .sync()
-                .await
-                .map_err(|error| Fault(format!("the verdict could not be made durable: {error}")))?;
+            self.core.syncer().sync().await.map_err(|error| {
+                Fault(format!("the verdict could not be made durable: {error}"))
+            })?;
         }
         Ok(answer)
     }
 }
 
 /// Keeps both sides of a change as blobs.
-pub(crate) fn stored_change(core: &Core, change: &terret_tools::call::FileChange) -> Result<FileChange, Fault> {
+pub(crate) fn stored_change(
+    core: &Core,
+    change: &terret_tools::call::FileChange,
+) -> Result<FileChange, Fault> {
     let blobs = core.store().blobs();
     let keep = |side: &Option<Arc<[u8]>>| {
         side.as_ref()

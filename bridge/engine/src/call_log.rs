@@ -19,7 +19,9 @@ impl CallJournal for CallLog {
         // A resumed call may have been announced before the crash (check 67).
         let announced = self.0.state(|state| {
             state.turn.open.as_ref().is_some_and(|open| {
-                open.owed.iter().any(|owed| owed.id == call.id && owed.announced)
+                open.owed
+                    .iter()
+                    .any(|owed| owed.id == call.id && owed.announced)
             })
         });
         if announced {
@@ -35,7 +37,9 @@ impl CallJournal for CallLog {
     }
 
     async fn started(&self, call: &Call, definition: &Definition) -> Result<(), Fault> {
-        self.0.append(Payload::ToolStarted { id: call.id.clone() })?;
+        self.0.append(Payload::ToolStarted {
+            id: call.id.clone(),
+        })?;
         if definition.replay != Replay::Safe {
             // A power cut must not forget that an effect which cannot be repeated began.
             self.0
@@ -48,7 +52,10 @@ impl CallJournal for CallLog {
     }
 
     fn output(&self, call_id: &str, text: &str) {
-        let payload = Payload::ToolOutput { id: call_id.to_owned(), text: text.to_owned() };
+        let payload = Payload::ToolOutput {
+            id: call_id.to_owned(),
+            text: text.to_owned(),
+        };
         if let Err(fault) = self.0.append(payload) {
             // The next append of the turn fails as well, and ends it.
             tracing::error!(%fault, "live output was not logged");
@@ -67,15 +74,25 @@ impl CallJournal for CallLog {
     }
 
     fn seen(&self, path: &Path) -> Option<String> {
-        self.0.state(|state| state.seen_files.get(path.to_string_lossy().as_ref()).cloned())
+        self.0.state(|state| {
+            state
+                .seen_files
+                .get(path.to_string_lossy().as_ref())
+                .cloned()
+        })
     }
 
     async fn file_changing(&self, call_id: &str, change: &FileChange) -> Result<(), Fault> {
         let (core, change) = (Arc::clone(&self.0), change.clone());
         let stored = tokio::task::spawn_blocking(move || stored_change(&core, &change))
             .await
-            .map_err(|error| Fault(format!("keeping a file's content was interrupted: {error}")))??;
-        self.0.append(Payload::FileChanged { call_id: call_id.to_owned(), change: stored })?;
+            .map_err(|error| {
+                Fault(format!("keeping a file's content was interrupted: {error}"))
+            })??;
+        self.0.append(Payload::FileChanged {
+            call_id: call_id.to_owned(),
+            change: stored,
+        })?;
         Ok(())
     }
 
@@ -88,11 +105,19 @@ impl CallJournal for CallLog {
             .iter()
             .map(|image| {
                 let blob = self.0.store().blobs().put(&image.bytes)?;
-                Ok(ImageRef { mime_type: image.mime_type.clone(), blob })
+                Ok(ImageRef {
+                    mime_type: image.mime_type.clone(),
+                    blob,
+                })
             })
             .collect::<Result<Vec<_>, terret_log::BlobError>>()
             .map_err(|error| Fault(format!("an image could not be kept: {error}")))?;
-        self.0.append(Payload::ToolResult { id: call.id.clone(), content, error, images })?;
+        self.0.append(Payload::ToolResult {
+            id: call.id.clone(),
+            content,
+            error,
+            images,
+        })?;
         Ok(())
     }
 }

@@ -19,11 +19,31 @@ pub struct CommandInfo {
 
 /// All commands, in the order in which `/help` and editors show them.
 pub const COMMANDS: [CommandInfo; 5] = [
-    CommandInfo { name: "help", description: "Say what Terret can do here", hint: None },
-    CommandInfo { name: "mode", description: "Show or set how much may be done without asking", hint: Some("plan | ask | edits") },
-    CommandInfo { name: "model", description: "Show or set the model", hint: Some("provider:model") },
-    CommandInfo { name: "plan", description: "Show the task list, or clear it", hint: Some("clear") },
-    CommandInfo { name: "compact", description: "Summarise the conversation to make room", hint: None },
+    CommandInfo {
+        name: "help",
+        description: "Say what Terret can do here",
+        hint: None,
+    },
+    CommandInfo {
+        name: "mode",
+        description: "Show or set how much may be done without asking",
+        hint: Some("plan | ask | edits"),
+    },
+    CommandInfo {
+        name: "model",
+        description: "Show or set the model",
+        hint: Some("provider:model"),
+    },
+    CommandInfo {
+        name: "plan",
+        description: "Show the task list, or clear it",
+        hint: Some("clear"),
+    },
+    CommandInfo {
+        name: "compact",
+        description: "Summarise the conversation to make room",
+        hint: None,
+    },
 ];
 
 /// A command that was recognised in a prompt.
@@ -43,20 +63,32 @@ pub(crate) fn parse(text: &str) -> Option<Command> {
     }
     let (name, argument) = rest.split_once(char::is_whitespace).unwrap_or((rest, ""));
     let info = COMMANDS.iter().find(|info| info.name == name)?;
-    Some(Command { name: info.name, argument: argument.trim().to_owned() })
+    Some(Command {
+        name: info.name,
+        argument: argument.trim().to_owned(),
+    })
 }
 
 /// Runs a command; its answer is a notice in the log, never model text.
 pub(crate) fn run(parts: &TurnParts, command: &Command, text: &str) -> TurnOutcome {
-    let outcome = |status, reason| TurnOutcome { status, reason, end: parts.core.next_seq() };
-    if let Err(fault) = parts.core.append(Payload::CommandRun { text: text.trim().to_owned() }) {
+    let outcome = |status, reason| TurnOutcome {
+        status,
+        reason,
+        end: parts.core.next_seq(),
+    };
+    if let Err(fault) = parts.core.append(Payload::CommandRun {
+        text: text.trim().to_owned(),
+    }) {
         return outcome(TurnStatus::Failed, Some(fault.0));
     }
     let (severity, answer) = match answer(parts, command) {
         Ok(answer) => (Severity::Info, answer),
         Err(problem) => (Severity::Warning, problem),
     };
-    match parts.core.append(Payload::NoticeShown { severity, text: answer }) {
+    match parts.core.append(Payload::NoticeShown {
+        severity,
+        text: answer,
+    }) {
         Ok(_) => outcome(TurnStatus::Completed, None),
         Err(fault) => outcome(TurnStatus::Failed, Some(fault.0)),
     }
@@ -113,13 +145,19 @@ fn modes() -> String {
 
 fn model(parts: &TurnParts) -> String {
     let options = options::current(parts);
-    let current = options
-        .model
-        .map_or_else(|| "No model is configured.".to_owned(), |model| format!("The model is `{model}`."));
+    let current = options.model.map_or_else(
+        || "No model is configured.".to_owned(),
+        |model| format!("The model is `{model}`."),
+    );
     if options.models.len() < 2 {
         return current;
     }
-    let others = options.models.iter().map(|model| format!("`{model}`")).collect::<Vec<_>>().join(", ");
+    let others = options
+        .models
+        .iter()
+        .map(|model| format!("`{model}`"))
+        .collect::<Vec<_>>()
+        .join(", ");
     format!("{current} Offered: {others}.")
 }
 

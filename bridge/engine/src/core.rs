@@ -111,7 +111,9 @@ impl Core {
     /// Brings the outbound conversation up to the state and looks at both.
     pub(crate) fn outbound<R>(&self, look: impl FnOnce(&mut Outbound, &SessionState) -> R) -> R {
         let mut journal = self.journal();
-        let Journal { outbound, state, .. } = &mut *journal;
+        let Journal {
+            outbound, state, ..
+        } = &mut *journal;
         look(outbound, state)
     }
 
@@ -139,7 +141,11 @@ impl Core {
     /// Changes the status by what it is; `Done` is never left.
     pub(crate) fn change_status(&self, change: impl FnOnce(AgentStatus) -> AgentStatus) {
         self.status.send_if_modified(|status| {
-            let next = if *status == AgentStatus::Done { AgentStatus::Done } else { change(*status) };
+            let next = if *status == AgentStatus::Done {
+                AgentStatus::Done
+            } else {
+                change(*status)
+            };
             let changed = next != *status;
             *status = next;
             changed
@@ -162,7 +168,9 @@ impl Recent {
         let size = weight(&event);
         self.bytes += size;
         self.events.push_back((size, event));
-        while self.events.len() > RECENT_EVENTS || (self.bytes > RECENT_BYTES && self.events.len() > 1) {
+        while self.events.len() > RECENT_EVENTS
+            || (self.bytes > RECENT_BYTES && self.events.len() > 1)
+        {
             if let Some((size, _)) = self.events.pop_front() {
                 self.bytes -= size;
             }

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use async_trait::async_trait;
-use terret_tools::world::editor::{EditorFiles, EditorError};
+use terret_tools::world::editor::{EditorError, EditorFiles};
 
 /// Stands in a session's world and passes on to whichever editor is attached.
 #[derive(Default)]
@@ -16,7 +16,10 @@ impl EditorSlot {
     }
 
     fn get(&self) -> Option<Arc<dyn EditorFiles>> {
-        self.0.read().unwrap_or_else(PoisonError::into_inner).clone()
+        self.0
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
     }
 }
 

@@ -4,7 +4,9 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
-use terret_log::{Clock, Index, Page, Payload, SessionFilter, SessionId, SessionLog, SessionState, Store};
+use terret_log::{
+    Clock, Index, Page, Payload, SessionFilter, SessionId, SessionLog, SessionState, Store,
+};
 use terret_models::Registry;
 use terret_tools::pipeline::{CallHook, Pipeline};
 use terret_tools::table::Table;
@@ -82,12 +84,24 @@ impl Engine {
 
     /// The settings in force.
     pub fn settings(&self) -> Arc<Settings> {
-        Arc::clone(&self.0.settings.read().unwrap_or_else(PoisonError::into_inner))
+        Arc::clone(
+            &self
+                .0
+                .settings
+                .read()
+                .unwrap_or_else(PoisonError::into_inner),
+        )
     }
 
     /// The models in force.
     pub fn registry(&self) -> Arc<Registry> {
-        Arc::clone(&self.0.registry.read().unwrap_or_else(PoisonError::into_inner))
+        Arc::clone(
+            &self
+                .0
+                .registry
+                .read()
+                .unwrap_or_else(PoisonError::into_inner),
+        )
     }
 
     /// Whether the configured model could be asked at all.
@@ -96,10 +110,13 @@ impl Engine {
     /// When no model is configured or its key is missing, with the way out.
     pub fn ready(&self) -> Result<(), terret_models::ModelError> {
         let settings = self.settings();
-        let model = settings.model.clone().ok_or_else(|| terret_models::ModelError::NoKey {
-            provider: "any model".to_owned(),
-            way_out: crate::step::NO_MODEL.to_owned(),
-        })?;
+        let model = settings
+            .model
+            .clone()
+            .ok_or_else(|| terret_models::ModelError::NoKey {
+                provider: "any model".to_owned(),
+                way_out: crate::step::NO_MODEL.to_owned(),
+            })?;
         self.registry().resolve(&model)?.ready()
     }
 
@@ -107,15 +124,25 @@ impl Engine {
     pub fn takes_images(&self) -> bool {
         let settings = self.settings();
         settings.model.as_ref().is_some_and(|model| {
-            self.registry().resolve(model).is_ok_and(|provider| provider.capabilities(&model.model).images)
+            self.registry()
+                .resolve(model)
+                .is_ok_and(|provider| provider.capabilities(&model.model).images)
         })
     }
 
     /// New settings and models, in force from the next call and request on (check 86).
     pub fn reconfigure(&self, settings: Settings, registry: Registry) {
         let settings = Arc::new(settings);
-        *self.0.registry.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(registry);
-        *self.0.settings.write().unwrap_or_else(PoisonError::into_inner) = Arc::clone(&settings);
+        *self
+            .0
+            .registry
+            .write()
+            .unwrap_or_else(PoisonError::into_inner) = Arc::new(registry);
+        *self
+            .0
+            .settings
+            .write()
+            .unwrap_or_else(PoisonError::into_inner) = Arc::clone(&settings);
         for session in self.live_sessions() {
             if let Err(fault) = session.reconfigure(Arc::clone(&settings)) {
                 tracing::error!(%fault, "a session did not take the new settings");
@@ -148,7 +175,10 @@ impl Engine {
                     depth: 0,
                     call_id: None,
                     cwd: text(&cwd),
-                    additional_directories: additional_directories.iter().map(|path| text(path)).collect(),
+                    additional_directories: additional_directories
+                        .iter()
+                        .map(|path| text(path))
+                        .collect(),
                 })
                 .map_err(|error| EngineError::Fault(error.to_string()))?;
             let mut state = SessionState::default();
@@ -190,7 +220,11 @@ impl Engine {
         if let Some(cwd) = cwd {
             let is = session.world().cwd();
             if !same_folder(&cwd, &is).await {
-                return Err(EngineError::OtherFolder { id: id.clone(), is: text(&is), asked: text(&cwd) });
+                return Err(EngineError::OtherFolder {
+                    id: id.clone(),
+                    is: text(&is),
+                    asked: text(&cwd),
+                });
             }
         }
         if let Some(directories) = additional_directories {
@@ -204,9 +238,15 @@ impl Engine {
         let (engine, id) = (self.clone(), id.clone());
         let (core, world, editor) = blocking(move || {
             let store = engine.store()?;
-            let (log, state) = store.open_writer(&id).map_err(|error| opening_error(&id, error))?;
+            let (log, state) = store
+                .open_writer(&id)
+                .map_err(|error| opening_error(&id, error))?;
             let editor = Arc::new(EditorSlot::default());
-            let directories: Vec<PathBuf> = state.additional_directories.iter().map(PathBuf::from).collect();
+            let directories: Vec<PathBuf> = state
+                .additional_directories
+                .iter()
+                .map(PathBuf::from)
+                .collect();
             let world = engine.world(&id, Path::new(&state.cwd), &directories, &editor)?;
             Ok((engine.core(store, log, state), world, editor))
         })
@@ -239,7 +279,11 @@ impl Engine {
             None => {
                 let (engine, id) = (self.clone(), id.clone());
                 blocking(move || {
-                    if engine.store()?.exists(&id) { Ok(()) } else { Err(EngineError::UnknownSession(id)) }
+                    if engine.store()?.exists(&id) {
+                        Ok(())
+                    } else {
+                        Err(EngineError::UnknownSession(id))
+                    }
                 })
                 .await
             }
@@ -278,10 +322,17 @@ impl Engine {
         let engine = self.clone();
         blocking(move || {
             let store = engine.store()?;
-            let mut slot = engine.0.index.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut slot = engine
+                .0
+                .index
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner);
             let index = match slot.as_mut() {
                 Some(index) => index,
-                None => slot.insert(Index::open(engine.0.places.state.join("index.sqlite"), store)?),
+                None => slot.insert(Index::open(
+                    engine.0.places.state.join("index.sqlite"),
+                    store,
+                )?),
             };
             index.refresh()?;
             Ok(query(index)?)
@@ -307,7 +358,11 @@ impl Engine {
         world: Arc<World>,
         editor: Arc<EditorSlot>,
     ) -> Result<SessionHandle, EngineError> {
-        let policy = Arc::new(SessionPolicy::new(Arc::clone(&core), self.settings(), world.processes().sandbox().isolated()));
+        let policy = Arc::new(SessionPolicy::new(
+            Arc::clone(&core),
+            self.settings(),
+            world.processes().sandbox().isolated(),
+        ));
         let judge = Pipeline {
             table: Arc::clone(&self.0.table),
             world: Arc::clone(&world),
@@ -316,25 +371,41 @@ impl Engine {
             policy: policy.shared(),
             hooks: self.0.call_hooks.clone(),
         };
-        let approvals = Arc::new(Approvals::new(Arc::clone(&core), Arc::clone(&policy), judge.clone()));
-        let pipeline = Pipeline { approver: Arc::clone(&approvals) as _, ..judge };
+        let approvals = Arc::new(Approvals::new(
+            Arc::clone(&core),
+            Arc::clone(&policy),
+            judge.clone(),
+        ));
+        let pipeline = Pipeline {
+            approver: Arc::clone(&approvals) as _,
+            ..judge
+        };
         let turn = TurnParts {
             core: Arc::clone(&core),
             pipeline,
             approvals,
             policy,
             inbox: Arc::new(Inbox::default()),
-            models: Models { registry: Arc::clone(&self.0.registry), tools: Arc::clone(&self.0.tools) },
+            models: Models {
+                registry: Arc::clone(&self.0.registry),
+                tools: Arc::clone(&self.0.tools),
+            },
             hooks: self.0.turn_hooks.clone(),
         };
         let mut sessions = self.sessions();
         if sessions.closed {
-            return Err(EngineError::Closed { id: core.id().clone() });
+            return Err(EngineError::Closed {
+                id: core.id().clone(),
+            });
         }
         if let Some(limit) = over_limit(&sessions, &self.settings()) {
             return Err(EngineError::TooManySessions { limit });
         }
-        let session = SessionHandle::start(SessionParts { turn, world, editor });
+        let session = SessionHandle::start(SessionParts {
+            turn,
+            world,
+            editor,
+        });
         sessions.live.insert(core.id().clone(), session.clone());
         Ok(session)
     }
@@ -357,11 +428,17 @@ impl Engine {
             scratch: self.0.places.scratch.join(id.as_str()),
             denied: self.0.places.denied.clone(),
             editor: Some(Arc::clone(editor) as _),
-            environment: Environment { keep: settings.environment_allow.clone(), ..Environment::default() },
+            environment: Environment {
+                keep: settings.environment_allow.clone(),
+                ..Environment::default()
+            },
             ..WorldSettings::default()
         })
         .map(Arc::new)
-        .map_err(|error| EngineError::BadFolder { path: text(cwd), why: error.to_string() })
+        .map_err(|error| EngineError::BadFolder {
+            path: text(cwd),
+            why: error.to_string(),
+        })
     }
 
     fn store(&self) -> Result<Store, EngineError> {
@@ -381,7 +458,10 @@ impl Engine {
     }
 
     fn sessions(&self) -> MutexGuard<'_, Sessions> {
-        self.0.sessions.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0
+            .sessions
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -407,12 +487,16 @@ async fn same_folder(asked: &Path, is: &Path) -> bool {
         return true;
     }
     let (asked, is) = (asked.to_owned(), is.to_owned());
-    tokio::task::spawn_blocking(move || terret_tools::world::same_folder(&asked, &is)).await.unwrap_or(false)
+    tokio::task::spawn_blocking(move || terret_tools::world::same_folder(&asked, &is))
+        .await
+        .unwrap_or(false)
 }
 
 /// Runs what touches the disk off the runtime.
 async fn blocking<R: Send + 'static>(
     work: impl FnOnce() -> Result<R, EngineError> + Send + 'static,
 ) -> Result<R, EngineError> {
-    tokio::task::spawn_blocking(work).await.map_err(|error| EngineError::Fault(error.to_string()))?
+    tokio::task::spawn_blocking(work)
+        .await
+        .map_err(|error| EngineError::Fault(error.to_string()))?
 }

@@ -13,7 +13,11 @@ pub enum EngineError {
     #[error("`{path}` cannot be worked in: {why}")]
     BadFolder { path: String, why: String },
     #[error("session `{id}` works in `{is}`, not in `{asked}`; open it with its own folder")]
-    OtherFolder { id: SessionId, is: String, asked: String },
+    OtherFolder {
+        id: SessionId,
+        is: String,
+        asked: String,
+    },
     #[error("session `{id}` is held by {by}; close it there first")]
     Held { id: SessionId, by: String },
     #[error("session `{id}` has been closed")]
@@ -32,7 +36,11 @@ pub enum OptionError {
     #[error("there is no option `{0}`; there are `mode`, `model` and `thinking`")]
     Unknown(String),
     #[error("`{value}` is no value of `{option}`; use one of {known}")]
-    Value { option: String, value: String, known: String },
+    Value {
+        option: String,
+        value: String,
+        known: String,
+    },
     #[error("{0}")]
     Refused(String),
     #[error("{0}")]

@@ -24,7 +24,13 @@ pub struct Follower {
 impl Follower {
     pub(crate) fn new(core: Arc<Core>, seq: u64) -> Self {
         let latest = core.watch_seq();
-        Self { core, seq, latest, batch: std::collections::VecDeque::new(), reader: None }
+        Self {
+            core,
+            seq,
+            latest,
+            batch: std::collections::VecDeque::new(),
+            reader: None,
+        }
     }
 
     /// The seq of the event that comes next.

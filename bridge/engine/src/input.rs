@@ -10,10 +10,20 @@ use terret_log::{BlobError, Blobs, ImageRef, InjectedBy, Payload, PromptBlock};
 pub enum InputBlock {
     Text(String),
     /// A file or page that the person points at (`ACP resource_link`).
-    ResourceLink { uri: String, name: String },
+    ResourceLink {
+        uri: String,
+        name: String,
+    },
     /// A text that travels with the prompt (`ACP resource`).
-    Resource { uri: String, mime_type: Option<String>, text: String },
-    Image { mime_type: String, bytes: Vec<u8> },
+    Resource {
+        uri: String,
+        mime_type: Option<String>,
+        text: String,
+    },
+    Image {
+        mime_type: String,
+        bytes: Vec<u8>,
+    },
 }
 
 /// Input on its way into a step: logged as `user/message` when it starts a turn, and
@@ -53,7 +63,11 @@ impl Input {
     ///
     /// # Errors
     /// When an image cannot be stored.
-    pub fn from_blocks(blocks: Vec<InputBlock>, blobs: &Blobs, images: bool) -> Result<Self, BlobError> {
+    pub fn from_blocks(
+        blocks: Vec<InputBlock>,
+        blobs: &Blobs,
+        images: bool,
+    ) -> Result<Self, BlobError> {
         let mut text = String::new();
         let mut image_refs = Vec::new();
         let mut kept = Vec::new();
@@ -67,13 +81,28 @@ impl Input {
                     push_line(&mut text, &link_text(&uri, &name));
                     kept.push(PromptBlock::ResourceLink { uri, name });
                 }
-                InputBlock::Resource { uri, mime_type, text: content } => {
-                    let place = file_path(&uri).map_or_else(|| uri.clone(), |path| path.display().to_string());
-                    push_line(&mut text, &format!("<resource uri=\"{place}\">\n{content}\n</resource>"));
-                    kept.push(PromptBlock::Resource { uri, mime_type, text: content });
+                InputBlock::Resource {
+                    uri,
+                    mime_type,
+                    text: content,
+                } => {
+                    let place = file_path(&uri)
+                        .map_or_else(|| uri.clone(), |path| path.display().to_string());
+                    push_line(
+                        &mut text,
+                        &format!("<resource uri=\"{place}\">\n{content}\n</resource>"),
+                    );
+                    kept.push(PromptBlock::Resource {
+                        uri,
+                        mime_type,
+                        text: content,
+                    });
                 }
                 InputBlock::Image { mime_type, bytes } => {
-                    let image = ImageRef { mime_type, blob: blobs.put(&bytes)? };
+                    let image = ImageRef {
+                        mime_type,
+                        blob: blobs.put(&bytes)?,
+                    };
                     if images {
                         image_refs.push(image.clone());
                     } else {
@@ -90,7 +119,12 @@ impl Input {
                 }
             }
         }
-        Ok(Self { text, images: image_refs, blocks: kept, source: InjectedBy::Steer })
+        Ok(Self {
+            text,
+            images: image_refs,
+            blocks: kept,
+            source: InjectedBy::Steer,
+        })
     }
 
     /// The first text that the person wrote, for titles and commands.
@@ -109,12 +143,27 @@ impl Claim {
     /// The event that logs it.
     pub(crate) fn into_payload(self) -> Payload {
         match self {
-            Self::Prompt(Input { text, images, blocks, .. }) => {
-                Payload::UserMessage { text, images, blocks }
-            }
-            Self::Injected(Input { text, images, blocks, source }) => {
-                Payload::ContextInjected { text, images, blocks, source }
-            }
+            Self::Prompt(Input {
+                text,
+                images,
+                blocks,
+                ..
+            }) => Payload::UserMessage {
+                text,
+                images,
+                blocks,
+            },
+            Self::Injected(Input {
+                text,
+                images,
+                blocks,
+                source,
+            }) => Payload::ContextInjected {
+                text,
+                images,
+                blocks,
+                source,
+            },
         }
     }
 }

@@ -56,7 +56,12 @@ pub(crate) fn current(parts: &TurnParts) -> Options {
     }
 }
 
-pub(crate) fn set(parts: &TurnParts, option: &str, value: &str, by: &str) -> Result<(), OptionError> {
+pub(crate) fn set(
+    parts: &TurnParts,
+    option: &str,
+    value: &str,
+    by: &str,
+) -> Result<(), OptionError> {
     let wrong = |known: String| OptionError::Value {
         option: option.to_owned(),
         value: value.to_owned(),
@@ -64,30 +69,50 @@ pub(crate) fn set(parts: &TurnParts, option: &str, value: &str, by: &str) -> Res
     };
     match option {
         "mode" => {
-            let known = || OFFERED_MODES.map(|mode| format!("`{}`", mode.name())).join(", ");
+            let known = || {
+                OFFERED_MODES
+                    .map(|mode| format!("`{}`", mode.name()))
+                    .join(", ")
+            };
             let mode = Mode::named(value).ok_or_else(|| wrong(known()))?;
             if !OFFERED_MODES.contains(&mode) {
                 return Err(wrong(known()));
             }
         }
         "model" => {
-            let name: ModelName = value.parse().map_err(|error| OptionError::Refused(format!("{error}")))?;
-            let registry =
-                parts.models.registry.read().unwrap_or_else(std::sync::PoisonError::into_inner).clone();
-            registry.resolve(&name).map_err(|error| OptionError::Refused(error.to_string()))?;
+            let name: ModelName = value
+                .parse()
+                .map_err(|error| OptionError::Refused(format!("{error}")))?;
+            let registry = parts
+                .models
+                .registry
+                .read()
+                .unwrap_or_else(std::sync::PoisonError::into_inner)
+                .clone();
+            registry
+                .resolve(&name)
+                .map_err(|error| OptionError::Refused(error.to_string()))?;
         }
         "thinking" => {
-            ThinkingLevel::named(value).ok_or_else(|| wrong("`off`, `low`, `medium`, `high`".to_owned()))?;
+            ThinkingLevel::named(value)
+                .ok_or_else(|| wrong("`off`, `low`, `medium`, `high`".to_owned()))?;
         }
         other => return Err(OptionError::Unknown(other.to_owned())),
     }
     // An unchanged choice is not an event.
-    if parts.core.state(|state| state.options.get(option).map(String::as_str) == Some(value)) {
+    if parts
+        .core
+        .state(|state| state.options.get(option).map(String::as_str) == Some(value))
+    {
         return Ok(());
     }
     parts
         .core
-        .append(Payload::OptionSet { option: option.to_owned(), value: value.to_owned(), by: by.to_owned() })
+        .append(Payload::OptionSet {
+            option: option.to_owned(),
+            value: value.to_owned(),
+            by: by.to_owned(),
+        })
         .map_err(|fault| OptionError::Fault(fault.0))?;
     if option == "mode" {
         parts.policy.refresh();

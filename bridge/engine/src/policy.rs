@@ -36,7 +36,6 @@ impl SessionPolicy {
         Arc::clone(&self.shared)
     }
 
-
     pub(crate) fn settings(&self) -> Arc<Settings> {
         Arc::clone(&self.settings.lock().unwrap_or_else(PoisonError::into_inner))
     }
@@ -50,14 +49,20 @@ impl SessionPolicy {
     /// Derives the policy again from what the log now says.
     pub(crate) fn refresh(&self) {
         let settings = self.settings();
-        let policy = self.core.state(|state| derive(&settings, state, self.isolated));
+        let policy = self
+            .core
+            .state(|state| derive(&settings, state, self.isolated));
         *self.shared.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(policy);
     }
 }
 
 /// The mode that a session is in: its own choice, else the configured one.
 pub(crate) fn mode_of(settings: &Settings, state: &SessionState) -> Mode {
-    state.options.get("mode").and_then(|mode| Mode::named(mode)).unwrap_or(settings.mode)
+    state
+        .options
+        .get("mode")
+        .and_then(|mode| Mode::named(mode))
+        .unwrap_or(settings.mode)
 }
 
 fn derive(settings: &Settings, state: &SessionState, isolated: bool) -> Policy {
@@ -73,10 +78,18 @@ fn derive(settings: &Settings, state: &SessionState, isolated: bool) -> Policy {
     });
     Policy {
         floor: Floor::new(settings.floor.iter().cloned()),
-        live: state.policy.as_ref().map(|patterns| Floor::new(patterns.iter().cloned())),
+        live: state
+            .policy
+            .as_ref()
+            .map(|patterns| Floor::new(patterns.iter().cloned())),
         ceilings: Vec::new(),
         mode: mode_of(settings, state),
-        rules: settings.rules.iter().cloned().chain(session_rules).collect(),
+        rules: settings
+            .rules
+            .iter()
+            .cloned()
+            .chain(session_rules)
+            .collect(),
         isolated,
     }
 }

@@ -59,8 +59,13 @@ pub(crate) struct SessionParts {
 pub struct PromptAnswer(oneshot::Receiver<TurnOutcome>);
 
 enum Command {
-    Prompt { input: Input, answer: oneshot::Sender<TurnOutcome> },
-    Cancel { reason: String },
+    Prompt {
+        input: Input,
+        answer: oneshot::Sender<TurnOutcome>,
+    },
+    Cancel {
+        reason: String,
+    },
     /// Ends the session: its turn closes as cancelled.
     Close,
     /// Stops what runs and leaves the turn open, to be resumed.
@@ -81,8 +86,16 @@ impl SessionHandle {
             commands,
             task: Mutex::new(None),
         };
-        let task = SessionTask { parts: turn, mailbox, turn: JoinSet::new(), running: None, housekeeping: JoinSet::new(), queue: VecDeque::new() };
-        *session.task.lock().unwrap_or_else(PoisonError::into_inner) = Some(tokio::spawn(task.run()));
+        let task = SessionTask {
+            parts: turn,
+            mailbox,
+            turn: JoinSet::new(),
+            running: None,
+            housekeeping: JoinSet::new(),
+            queue: VecDeque::new(),
+        };
+        *session.task.lock().unwrap_or_else(PoisonError::into_inner) =
+            Some(tokio::spawn(task.run()));
         Self(Arc::new(session))
     }
 
@@ -106,7 +119,11 @@ impl SessionHandle {
         .map_err(|error| EngineError::Fault(error.to_string()))?
         .map_err(|error| EngineError::Fault(error.to_string()))?;
         let (sender, receiver) = oneshot::channel();
-        self.send(Command::Prompt { input, answer: sender }).await?;
+        self.send(Command::Prompt {
+            input,
+            answer: sender,
+        })
+        .await?;
         Ok(PromptAnswer(receiver))
     }
 
@@ -116,7 +133,10 @@ impl SessionHandle {
     /// # Errors
     /// When the session is closed.
     pub async fn cancel(&self, reason: &str) -> Result<(), EngineError> {
-        self.send(Command::Cancel { reason: reason.to_owned() }).await
+        self.send(Command::Cancel {
+            reason: reason.to_owned(),
+        })
+        .await
     }
 
     /// Follows the session's events from `seq` on.
@@ -163,7 +183,12 @@ impl SessionHandle {
     ///
     /// # Errors
     /// When no such approval waits.
-    pub fn decide(&self, approval: &str, decision: Decision, by: &str) -> Result<(), ApprovalError> {
+    pub fn decide(
+        &self,
+        approval: &str,
+        decision: Decision,
+        by: &str,
+    ) -> Result<(), ApprovalError> {
         self.0.approvals.decide(approval, decision, by)
     }
 
@@ -186,7 +211,10 @@ impl SessionHandle {
     /// # Errors
     /// When the log cannot be written.
     pub fn set_policy(&self, patterns: Vec<String>) -> Result<(), EngineError> {
-        self.0.core.append(Payload::PolicyUpdated { patterns }).map_err(|fault| EngineError::Fault(fault.0))?;
+        self.0
+            .core
+            .append(Payload::PolicyUpdated { patterns })
+            .map_err(|fault| EngineError::Fault(fault.0))?;
         self.0.policy.refresh();
         Ok(())
     }
@@ -209,14 +237,22 @@ impl SessionHandle {
     pub fn notice(&self, severity: Severity, text: &str) -> Result<(), EngineError> {
         self.0
             .core
-            .append(Payload::NoticeShown { severity, text: text.to_owned() })
+            .append(Payload::NoticeShown {
+                severity,
+                text: text.to_owned(),
+            })
             .map(|_| ())
             .map_err(|fault| EngineError::Fault(fault.0))
     }
 
-    pub(crate) async fn set_additional_directories(&self, paths: &[PathBuf]) -> Result<(), EngineError> {
-        let directories: Vec<String> =
-            paths.iter().map(|path| path.to_string_lossy().into_owned()).collect();
+    pub(crate) async fn set_additional_directories(
+        &self,
+        paths: &[PathBuf],
+    ) -> Result<(), EngineError> {
+        let directories: Vec<String> = paths
+            .iter()
+            .map(|path| path.to_string_lossy().into_owned())
+            .collect();
         let (world, paths) = (Arc::clone(&self.0.world), paths.to_vec());
         tokio::task::spawn_blocking(move || world.set_additional_directories(&paths))
             .await
@@ -225,11 +261,16 @@ impl SessionHandle {
                 path: directories.join(", "),
                 why: error.to_string(),
             })?;
-        let same = self.0.core.state(|state| state.additional_directories == directories);
+        let same = self
+            .0
+            .core
+            .state(|state| state.additional_directories == directories);
         if !same {
             self.0
                 .core
-                .append(Payload::RootsSet { additional_directories: directories })
+                .append(Payload::RootsSet {
+                    additional_directories: directories,
+                })
                 .map_err(|fault| EngineError::Fault(fault.0))?;
         }
         Ok(())
@@ -253,7 +294,12 @@ impl SessionHandle {
 
     async fn end(&self, command: Command) {
         let _closed = self.send(command).await;
-        let task = self.0.task.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let task = self
+            .0
+            .task
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take();
         if let Some(task) = task
             && let Err(error) = task.await
         {
@@ -272,7 +318,9 @@ impl SessionHandle {
             .commands
             .send(command)
             .await
-            .map_err(|_| EngineError::Closed { id: self.id().clone() })
+            .map_err(|_| EngineError::Closed {
+                id: self.id().clone(),
+            })
     }
 
     fn takes_images(&self) -> bool {
@@ -319,7 +367,9 @@ impl SessionTask {
     async fn run(mut self) {
         loop {
             match self.next_event().await {
-                Next::Command(Some(Command::Prompt { input, answer })) => self.prompt(input, answer),
+                Next::Command(Some(Command::Prompt { input, answer })) => {
+                    self.prompt(input, answer)
+                }
                 Next::Command(Some(Command::Cancel { reason })) => self.cancel(&reason),
                 Next::Command(Some(Command::Close) | None) => return self.close().await,
                 Next::Command(Some(Command::Suspend)) => {
@@ -359,7 +409,10 @@ impl SessionTask {
 
     fn start_turn(&mut self, input: Input, answer: oneshot::Sender<TurnOutcome>) {
         let stop = Stop::default();
-        self.running = Some(Running { stop: stop.clone(), answers: vec![answer] });
+        self.running = Some(Running {
+            stop: stop.clone(),
+            answers: vec![answer],
+        });
         self.parts.inbox.open();
         self.parts.core.change_status(|_| AgentStatus::Running);
         let parts = Arc::clone(&self.parts);
@@ -397,8 +450,14 @@ impl SessionTask {
             Err(error) => {
                 tracing::error!(%error, "a turn panicked");
                 let reason = "an internal error ended the turn; what was done before it is kept";
-                turn::finish(&parts.core, &parts.inbox, TurnStatus::Failed, Some(reason.to_owned()), &running.stop)
-                    .unwrap_or_else(|fault| self.broken(fault.0))
+                turn::finish(
+                    &parts.core,
+                    &parts.inbox,
+                    TurnStatus::Failed,
+                    Some(reason.to_owned()),
+                    &running.stop,
+                )
+                .unwrap_or_else(|fault| self.broken(fault.0))
             }
         };
         for answer in running.answers {
@@ -425,7 +484,11 @@ impl SessionTask {
     fn broken(&self, reason: String) -> TurnOutcome {
         self.parts.inbox.close();
         self.parts.core.change_status(|_| AgentStatus::Idle);
-        TurnOutcome { status: TurnStatus::Failed, reason: Some(reason), end: self.parts.core.next_seq() }
+        TurnOutcome {
+            status: TurnStatus::Failed,
+            reason: Some(reason),
+            end: self.parts.core.next_seq(),
+        }
     }
 
     async fn close(&mut self) {

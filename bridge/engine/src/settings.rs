@@ -52,6 +52,11 @@ pub struct Limits {
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { max_agents: 128, max_steps: 25, ask_after_steps: 100, max_output: None }
+        Self {
+            max_agents: 128,
+            max_steps: 25,
+            ask_after_steps: 100,
+            max_output: None,
+        }
     }
 }

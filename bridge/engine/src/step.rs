@@ -6,8 +6,8 @@ use std::time::Duration;
 use futures::StreamExt as _;
 use terret_log::{Part, Payload, Severity, StepUsage};
 use terret_models::{
-    BadToolCall, ModelError, ModelName, Provider, Registry, Request, StopReason, StreamEvent, ThinkingLevel,
-    ToolSpec, Usage,
+    BadToolCall, ModelError, ModelName, Provider, Registry, Request, StopReason, StreamEvent,
+    ThinkingLevel, ToolSpec, Usage,
 };
 use terret_tools::call::{Call, Fault};
 use terret_tools::table::Table;
@@ -23,8 +23,7 @@ use crate::turn::TurnParts;
 const INVALID_NAME: &str = "invalid_tool_name";
 
 /// What to do when no model is configured.
-pub(crate) const NO_MODEL: &str =
-    "set ANTHROPIC_API_KEY or OPENAI_API_KEY, or name a model in config.toml as `model = \"provider:model\"`";
+pub(crate) const NO_MODEL: &str = "set ANTHROPIC_API_KEY or OPENAI_API_KEY, or name a model in config.toml as `model = \"provider:model\"`";
 
 /// The models that a session can reach.
 pub(crate) struct Models {
@@ -40,12 +39,25 @@ pub(crate) struct Resolved {
 
 /// How a step ended, before its tools ran.
 pub(crate) enum StepEnd {
-    Calls { calls: Vec<Call>, usage: Option<StepUsage> },
-    Answered { usage: Option<StepUsage> },
-    OutputLimit { usage: Option<StepUsage> },
-    Refused { usage: Option<StepUsage> },
-    Cancelled { usage: Option<StepUsage> },
-    Failed { reason: String },
+    Calls {
+        calls: Vec<Call>,
+        usage: Option<StepUsage>,
+    },
+    Answered {
+        usage: Option<StepUsage>,
+    },
+    OutputLimit {
+        usage: Option<StepUsage>,
+    },
+    Refused {
+        usage: Option<StepUsage>,
+    },
+    Cancelled {
+        usage: Option<StepUsage>,
+    },
+    Failed {
+        reason: String,
+    },
 }
 
 impl Models {
@@ -63,26 +75,48 @@ impl Models {
     }
 
     /// The session's model of this moment.
-    pub(crate) fn resolve(&self, core: &Core, policy: &SessionPolicy) -> Result<Resolved, ModelError> {
+    pub(crate) fn resolve(
+        &self,
+        core: &Core,
+        policy: &SessionPolicy,
+    ) -> Result<Resolved, ModelError> {
         let name = model_of(core, policy).ok_or_else(|| ModelError::NoKey {
             provider: "any model".to_owned(),
             way_out: NO_MODEL.to_owned(),
         })?;
-        let registry = Arc::clone(&self.registry.read().unwrap_or_else(std::sync::PoisonError::into_inner));
-        Ok(Resolved { provider: registry.resolve(&name)?, name })
+        let registry = Arc::clone(
+            &self
+                .registry
+                .read()
+                .unwrap_or_else(std::sync::PoisonError::into_inner),
+        );
+        Ok(Resolved {
+            provider: registry.resolve(&name)?,
+            name,
+        })
     }
 }
 
 /// The model that a session uses: its own choice, else the configured one.
 pub(crate) fn model_of(core: &Core, policy: &SessionPolicy) -> Option<ModelName> {
-    core.state(|state| state.options.get("model").and_then(|name| name.parse().ok()))
-        .or_else(|| policy.settings().model.clone())
+    core.state(|state| {
+        state
+            .options
+            .get("model")
+            .and_then(|name| name.parse().ok())
+    })
+    .or_else(|| policy.settings().model.clone())
 }
 
 /// The thinking level that a session uses.
 pub(crate) fn thinking_of(core: &Core, policy: &SessionPolicy) -> ThinkingLevel {
-    core.state(|state| state.options.get("thinking").and_then(|level| ThinkingLevel::named(level)))
-        .unwrap_or(policy.settings().thinking)
+    core.state(|state| {
+        state
+            .options
+            .get("thinking")
+            .and_then(|level| ThinkingLevel::named(level))
+    })
+    .unwrap_or(policy.settings().thinking)
 }
 
 /// Makes the request, follows its stream into the log, and says what it asks for.
@@ -113,11 +147,16 @@ pub(crate) async fn run(
             Some(Ok(event)) => message.take(&parts.core, event)?,
             Some(Err(error)) => {
                 message.keep_partial(&parts.core)?;
-                return Ok(StepEnd::Failed { reason: error.to_string() });
+                return Ok(StepEnd::Failed {
+                    reason: error.to_string(),
+                });
             }
             None => {
                 message.keep_partial(&parts.core)?;
-                let reason = format!("the stream of `{}` ended without its end mark", model.name.provider);
+                let reason = format!(
+                    "the stream of `{}` ended without its end mark",
+                    model.name.provider
+                );
                 return Ok(StepEnd::Failed { reason });
             }
         }
@@ -142,7 +181,10 @@ async fn prepare(parts: &TurnParts, model: &Resolved) -> Result<Request, Prepare
     let tools = Arc::clone(&parts.models.tools);
     let digest = terret_models::frame_digest(&system, &tools);
     if core.state(|state| state.frame.as_ref().map(|frame| frame.digest)) != Some(digest) {
-        core.append(Payload::RequestFrame { system: system.to_string(), tools: logged_schemas(&tools) })?;
+        core.append(Payload::RequestFrame {
+            system: system.to_string(),
+            tools: logged_schemas(&tools),
+        })?;
     }
     let conversation =
         core.outbound(|outbound, state| outbound.conversation(state, core.store().blobs()));
@@ -206,10 +248,17 @@ impl<'a> Assembler<'a> {
             StreamEvent::ToolCallStart { .. } | StreamEvent::ToolCallDelta { .. } => {}
             StreamEvent::ToolCallEnd(call) => self.add_call(core, call),
             StreamEvent::Usage(usage) => self.usage = Some(usage),
-            StreamEvent::Retry { attempt, delay, reason } => {
+            StreamEvent::Retry {
+                attempt,
+                delay,
+                reason,
+            } => {
                 core.append(Payload::NoticeShown {
                     severity: Severity::Warning,
-                    text: format!("{reason}; trying again in {} (try {attempt})", seconds(delay)),
+                    text: format!(
+                        "{reason}; trying again in {} (try {attempt})",
+                        seconds(delay)
+                    ),
                 })?;
             }
             // Ends the loop before it comes here.
@@ -229,7 +278,10 @@ impl<'a> Assembler<'a> {
         let (name, args) = if valid_name(&name) {
             (name, args)
         } else {
-            (INVALID_NAME.to_owned(), Err("the tool name is not one that exists".to_owned()))
+            (
+                INVALID_NAME.to_owned(),
+                Err("the tool name is not one that exists".to_owned()),
+            )
         };
         self.parts.push(Part::ToolCall {
             id: id.clone(),
@@ -244,17 +296,23 @@ impl<'a> Assembler<'a> {
     fn unique_id(&self, core: &Core, id: String) -> String {
         let base = if id.is_empty() { "call".to_owned() } else { id };
         let taken = |id: &str| {
-            self.calls.iter().any(|call| call.id == id) || core.state(|state| state.call_ids.contains(id))
+            self.calls.iter().any(|call| call.id == id)
+                || core.state(|state| state.call_ids.contains(id))
         };
         if !taken(&base) {
             return base;
         }
-        (2..).map(|n: u64| format!("{base}-{n}")).find(|id| !taken(id)).unwrap_or(base)
+        (2..)
+            .map(|n: u64| format!("{base}-{n}"))
+            .find(|id| !taken(id))
+            .unwrap_or(base)
     }
 
     fn close_text(&mut self) {
         if !self.text.is_empty() {
-            self.parts.push(Part::Text { text: std::mem::take(&mut self.text) });
+            self.parts.push(Part::Text {
+                text: std::mem::take(&mut self.text),
+            });
         }
     }
 
@@ -272,10 +330,16 @@ impl<'a> Assembler<'a> {
         self.close_text();
         self.close_thinking(None);
         let usage = self.step_usage();
-        core.append(Payload::AssistantMessage { parts: self.parts, partial: false })?;
+        core.append(Payload::AssistantMessage {
+            parts: self.parts,
+            partial: false,
+        })?;
         Ok(match stop {
             StopReason::Refusal => StepEnd::Refused { usage },
-            _ if !self.calls.is_empty() => StepEnd::Calls { calls: self.calls, usage },
+            _ if !self.calls.is_empty() => StepEnd::Calls {
+                calls: self.calls,
+                usage,
+            },
             StopReason::Length => StepEnd::OutputLimit { usage },
             StopReason::End | StopReason::ToolUse => StepEnd::Answered { usage },
         })
@@ -285,10 +349,17 @@ impl<'a> Assembler<'a> {
     /// and calls that nobody will run stay out of the history (case R054).
     fn keep_partial(mut self, core: &Core) -> Result<Option<StepUsage>, Fault> {
         self.close_text();
-        let parts: Vec<Part> =
-            self.parts.iter().filter(|part| matches!(part, Part::Text { .. })).cloned().collect();
+        let parts: Vec<Part> = self
+            .parts
+            .iter()
+            .filter(|part| matches!(part, Part::Text { .. }))
+            .cloned()
+            .collect();
         if !parts.is_empty() {
-            core.append(Payload::AssistantMessage { parts, partial: true })?;
+            core.append(Payload::AssistantMessage {
+                parts,
+                partial: true,
+            })?;
         }
         Ok(self.step_usage())
     }
@@ -308,7 +379,9 @@ impl<'a> Assembler<'a> {
 /// What every provider takes as a tool's name.
 fn valid_name(name: &str) -> bool {
     (1..=64).contains(&name.len())
-        && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-')
+        && name
+            .bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-')
 }
 
 fn seconds(delay: Duration) -> String {

@@ -47,7 +47,11 @@ fn place(world: &World) -> String {
     let further = world.roots();
     if further.len() > 1 {
         text.push_str("\nFurther folders: ");
-        let names: Vec<String> = further.iter().skip(1).map(|path| path.display().to_string()).collect();
+        let names: Vec<String> = further
+            .iter()
+            .skip(1)
+            .map(|path| path.display().to_string())
+            .collect();
         text.push_str(&names.join(", "));
     }
     text

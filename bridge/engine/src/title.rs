@@ -25,7 +25,11 @@ pub(crate) fn after_turn(core: &Core) {
 /// The first line with text, cut at a character boundary.
 fn fallback(text: &str) -> Option<String> {
     let line = text.lines().map(str::trim).find(|line| !line.is_empty())?;
-    let mut title: String = line.chars().filter(|c| !c.is_control()).take(LENGTH).collect();
+    let mut title: String = line
+        .chars()
+        .filter(|c| !c.is_control())
+        .take(LENGTH)
+        .collect();
     if line.chars().count() > LENGTH {
         title.truncate(title.trim_end().len());
         title.push('…');

@@ -47,20 +47,34 @@ struct Ended {
 
 impl Ended {
     fn with(status: TurnStatus) -> Self {
-        Self { status, reason: None }
+        Self {
+            status,
+            reason: None,
+        }
     }
 
     fn failed(reason: impl Into<String>) -> Self {
-        Self { status: TurnStatus::Failed, reason: Some(reason.into()) }
+        Self {
+            status: TurnStatus::Failed,
+            reason: Some(reason.into()),
+        }
     }
 }
 
 /// Runs a turn to its end and logs that end, whatever it is.
-pub(crate) async fn run(parts: &TurnParts, first: Option<Input>, stop: &Stop) -> Result<TurnOutcome, Fault> {
+pub(crate) async fn run(
+    parts: &TurnParts,
+    first: Option<Input>,
+    stop: &Stop,
+) -> Result<TurnOutcome, Fault> {
     if parts.core.state(|state| state.turn.open.is_some()) {
-        return Err(Fault("the log holds an open turn; resume it before a new one begins".to_owned()));
+        return Err(Fault(
+            "the log holds an open turn; resume it before a new one begins".to_owned(),
+        ));
     }
-    parts.core.append(Payload::TurnStart { agent: format!("agent-{}", parts.core.id()) })?;
+    parts.core.append(Payload::TurnStart {
+        agent: format!("agent-{}", parts.core.id()),
+    })?;
     let mut step = 0;
     let ended = match steps(parts, first, &mut step, stop).await {
         Ok(ended) => ended,
@@ -73,7 +87,11 @@ pub(crate) async fn run(parts: &TurnParts, first: Option<Input>, stop: &Stop) ->
 /// new `turn/start`, the calls that are still owed first, then the steps. `input` joins
 /// as context. A call that had started runs again only when it merely looks; any other
 /// is reported as unknown, since nothing may run twice unasked.
-pub(crate) async fn resume(parts: &TurnParts, input: Option<Input>, stop: &Stop) -> Result<TurnOutcome, Fault> {
+pub(crate) async fn resume(
+    parts: &TurnParts,
+    input: Option<Input>,
+    stop: &Stop,
+) -> Result<TurnOutcome, Fault> {
     let core = &parts.core;
     if let Some(input) = input {
         parts.inbox.leave(input);
@@ -88,23 +106,43 @@ pub(crate) async fn resume(parts: &TurnParts, input: Option<Input>, stop: &Stop)
 async fn resume_steps(parts: &TurnParts, stop: &Stop) -> Result<Ended, Fault> {
     let core = &parts.core;
     let (mut steps_begun, step_open, answered, start) = core.state(|state| {
-        state.turn.open.as_ref().map_or((0, false, false, 0), |open| {
-            (open.steps, open.step_open, open.step_answered, open.start_seq)
-        })
+        state
+            .turn
+            .open
+            .as_ref()
+            .map_or((0, false, false, 0), |open| {
+                (
+                    open.steps,
+                    open.step_open,
+                    open.step_answered,
+                    open.start_seq,
+                )
+            })
     });
     let mut calls = Vec::new();
     for owed in owed_calls(core) {
-        let replay = parts.pipeline.table.get(&owed.name).map(|tool| tool.definition().replay);
+        let replay = parts
+            .pipeline
+            .table
+            .get(&owed.name)
+            .map(|tool| tool.definition().replay);
         if owed.started && replay != Some(Replay::Safe) {
             core.append(error_result(owed.id, MAY_HAVE_RUN))?;
         } else {
-            calls.push(Call { id: owed.id, name: owed.name, args: Ok(owed.args) });
+            calls.push(Call {
+                id: owed.id,
+                name: owed.name,
+                args: Ok(owed.args),
+            });
         }
     }
     let owed_any = !calls.is_empty();
     parts.pipeline.run_calls(calls, &stop.token).await?;
     if step_open && (answered || owed_any) {
-        core.append(Payload::StepEnd { n: steps_begun, usage: None })?;
+        core.append(Payload::StepEnd {
+            n: steps_begun,
+            usage: None,
+        })?;
     }
     tracing::info!(session = %core.id(), start, steps_begun, "a turn was resumed");
     if stop.token.is_cancelled() {
@@ -127,7 +165,10 @@ pub(crate) fn finish(
     stop: &Stop,
 ) -> Result<TurnOutcome, Fault> {
     close_owed_calls(core, status)?;
-    if !matches!(status, TurnStatus::Completed | TurnStatus::Rejected | TurnStatus::Empty) {
+    if !matches!(
+        status,
+        TurnStatus::Completed | TurnStatus::Rejected | TurnStatus::Empty
+    ) {
         // What was sent while the turn ran is in the history, so that nothing that a
         // person wrote is lost, though no step of this turn reads it.
         for input in inbox.drain() {
@@ -138,15 +179,25 @@ pub(crate) fn finish(
     if status == TurnStatus::Failed
         && let Some(reason) = &reason
     {
-        core.append(Payload::NoticeShown { severity: terret_log::Severity::Error, text: reason.clone() })?;
+        core.append(Payload::NoticeShown {
+            severity: terret_log::Severity::Error,
+            text: reason.clone(),
+        })?;
     }
     let reason = match status {
         TurnStatus::Cancelled => stop.reason.get().cloned(),
         _ => reason,
     };
-    let event = core.append(Payload::TurnEnd { status, reason: reason.clone() })?;
+    let event = core.append(Payload::TurnEnd {
+        status,
+        reason: reason.clone(),
+    })?;
     core.change_status(|_| AgentStatus::Idle);
-    Ok(TurnOutcome { status, reason, end: event.seq + 1 })
+    Ok(TurnOutcome {
+        status,
+        reason,
+        end: event.seq + 1,
+    })
 }
 
 /// Steps until the turn ends. `step` counts those begun, also before a crash.
@@ -174,7 +225,10 @@ async fn steps(
             Ok(claim) => claim,
             Err(rejected) => {
                 parts.inbox.put_back(steers);
-                return Ok(Ended { status: TurnStatus::Rejected, reason: Some(rejected) });
+                return Ok(Ended {
+                    status: TurnStatus::Rejected,
+                    reason: Some(rejected),
+                });
             }
         };
         if *step == 0 && claim.is_empty() {
@@ -191,7 +245,10 @@ async fn steps(
                 return Ok(Ended::failed(error.to_string()));
             }
         };
-        core.append(Payload::StepStart { n: *step, model: provider.name.to_string() })?;
+        core.append(Payload::StepStart {
+            n: *step,
+            model: provider.name.to_string(),
+        })?;
         for input in claim {
             core.append(input.into_payload())?;
         }
@@ -210,7 +267,11 @@ async fn after_step(
     end: StepEnd,
     stop: &Stop,
 ) -> Result<(Option<Ended>, Option<StepUsage>), Fault> {
-    let cancelled = || stop.token.is_cancelled().then(|| Ended::with(TurnStatus::Cancelled));
+    let cancelled = || {
+        stop.token
+            .is_cancelled()
+            .then(|| Ended::with(TurnStatus::Cancelled))
+    };
     match end {
         StepEnd::Calls { calls, usage } => {
             parts.pipeline.run_calls(calls, &stop.token).await?;
@@ -219,13 +280,17 @@ async fn after_step(
         StepEnd::Answered { usage } => {
             let ended = cancelled().or_else(|| {
                 // Input that came during the last step is answered in this turn (check 45).
-                parts.inbox.close_if_empty().then(|| Ended::with(TurnStatus::Completed))
+                parts
+                    .inbox
+                    .close_if_empty()
+                    .then(|| Ended::with(TurnStatus::Completed))
             });
             Ok((ended, usage))
         }
-        StepEnd::OutputLimit { usage } => {
-            Ok((cancelled().or(Some(Ended::with(TurnStatus::OutputLimit))), usage))
-        }
+        StepEnd::OutputLimit { usage } => Ok((
+            cancelled().or(Some(Ended::with(TurnStatus::OutputLimit))),
+            usage,
+        )),
         StepEnd::Refused { usage } => Ok((Some(Ended::with(TurnStatus::Refused)), usage)),
         StepEnd::Cancelled { usage } => Ok((Some(Ended::with(TurnStatus::Cancelled)), usage)),
         StepEnd::Failed { reason } => Ok((Some(Ended::failed(reason)), None)),
@@ -233,11 +298,20 @@ async fn after_step(
 }
 
 /// Collects what the next step reads, through the hooks.
-async fn claim_input(parts: &TurnParts, first: Option<Claim>, steers: &[Input]) -> Result<Vec<Claim>, String> {
-    let mut claim: Vec<Claim> =
-        first.into_iter().chain(steers.iter().cloned().map(Claim::Injected)).collect();
+async fn claim_input(
+    parts: &TurnParts,
+    first: Option<Claim>,
+    steers: &[Input],
+) -> Result<Vec<Claim>, String> {
+    let mut claim: Vec<Claim> = first
+        .into_iter()
+        .chain(steers.iter().cloned().map(Claim::Injected))
+        .collect();
     for hook in &parts.hooks {
-        claim = hook.before_step(claim).await.map_err(|rejected| rejected.0)?;
+        claim = hook
+            .before_step(claim)
+            .await
+            .map_err(|rejected| rejected.0)?;
     }
     Ok(claim)
 }
@@ -279,7 +353,10 @@ async fn check_ceiling(
 }
 
 fn step_limit(step: u32) -> Ended {
-    Ended { status: TurnStatus::StepLimit, reason: Some(format!("the turn reached its limit of {step} steps")) }
+    Ended {
+        status: TurnStatus::StepLimit,
+        reason: Some(format!("the turn reached its limit of {step} steps")),
+    }
 }
 
 /// Gives each call of the open turn that has no result an error result, so that no
@@ -291,7 +368,11 @@ fn close_owed_calls(core: &Core, status: TurnStatus) -> Result<(), Fault> {
     };
     for owed in owed_calls(core) {
         if !owed.announced {
-            core.append(Payload::ToolCall { id: owed.id.clone(), name: owed.name, args: owed.args })?;
+            core.append(Payload::ToolCall {
+                id: owed.id.clone(),
+                name: owed.name,
+                args: owed.args,
+            })?;
         }
         core.append(error_result(owed.id, error))?;
     }
@@ -299,9 +380,21 @@ fn close_owed_calls(core: &Core, status: TurnStatus) -> Result<(), Fault> {
 }
 
 fn owed_calls(core: &Core) -> Vec<OwedCall> {
-    core.state(|state| state.turn.open.as_ref().map(|open| open.owed.clone()).unwrap_or_default())
+    core.state(|state| {
+        state
+            .turn
+            .open
+            .as_ref()
+            .map(|open| open.owed.clone())
+            .unwrap_or_default()
+    })
 }
 
 fn error_result(id: String, error: &str) -> Payload {
-    Payload::ToolResult { id, content: None, error: Some(error.to_owned()), images: Vec::new() }
+    Payload::ToolResult {
+        id,
+        content: None,
+        error: Some(error.to_owned()),
+        images: Vec::new(),
+    }
 }

@@ -1,6 +1,7 @@
 //! `terret config`: every setting with its value and where it comes from.
 
 use terret_engine::Limits;
+use terret_engine::room::models::Kind;
 
 use crate::args::ConfigCommand;
 use crate::output::{Output, printable};
@@ -24,12 +25,19 @@ pub(crate) fn run(
 fn show(setup: &Setup, environment: &dyn Environment, out: &mut Output) -> anyhow::Result<()> {
     let settings = setup.settings(environment)?;
     let file = setup.paths.config_file();
-    let exists = if file.exists() { "" } else { " (not there; all defaults)" };
+    let exists = if file.exists() {
+        ""
+    } else {
+        " (not there; all defaults)"
+    };
     out.line(format!("# {}{exists}", file.display()))?;
     let config = &setup.config;
     let origin = |set: bool| if set { "config.toml" } else { "default" };
     let mut row = |key: &str, value: String, origin: &str| {
-        out.line(format!("{key} = {value}  # {origin}", value = printable(&value)))
+        out.line(format!(
+            "{key} = {value}  # {origin}",
+            value = printable(&value)
+        ))
     };
     match setup.model_text(environment) {
         Some((key, text)) => {
@@ -40,32 +48,85 @@ fn show(setup: &Setup, environment: &dyn Environment, out: &mut Output) -> anyho
             };
             row("model", quoted(&text), origin)?;
         }
-        None => row("model", "none".to_owned(), "no key and no model is configured")?,
+        None => row(
+            "model",
+            "none".to_owned(),
+            "no key and no model is configured",
+        )?,
     }
-    row("models", list(&config.models), origin(!config.models.is_empty()))?;
-    row("thinking", quoted(settings.thinking.name()), origin(config.thinking.is_some()))?;
-    row("mode", quoted(settings.mode.name()), origin(config.mode.is_some()))?;
+    row(
+        "models",
+        list(&config.models),
+        origin(!config.models.is_empty()),
+    )?;
+    row(
+        "thinking",
+        quoted(settings.thinking.name()),
+        origin(config.thinking.is_some()),
+    )?;
+    row(
+        "mode",
+        quoted(settings.mode.name()),
+        origin(config.mode.is_some()),
+    )?;
     row(
         "instructions",
-        config.instructions.as_deref().map_or_else(|| "none".to_owned(), quoted),
+        config
+            .instructions
+            .as_deref()
+            .map_or_else(|| "none".to_owned(), quoted),
         origin(config.instructions.is_some()),
     )?;
     let loops = &config.turn_loop;
     let limits: Limits = settings.limits;
-    row("loop.max_agents", limits.max_agents.to_string(), origin(loops.max_agents.is_some()))?;
-    row("loop.max_steps", limits.max_steps.to_string(), origin(loops.max_steps.is_some()))?;
-    row("loop.ask_after_steps", limits.ask_after_steps.to_string(), origin(loops.ask_after_steps.is_some()))?;
+    row(
+        "loop.max_agents",
+        limits.max_agents.to_string(),
+        origin(loops.max_agents.is_some()),
+    )?;
+    row(
+        "loop.max_steps",
+        limits.max_steps.to_string(),
+        origin(loops.max_steps.is_some()),
+    )?;
+    row(
+        "loop.ask_after_steps",
+        limits.ask_after_steps.to_string(),
+        origin(loops.ask_after_steps.is_some()),
+    )?;
     row(
         "loop.max_output",
-        limits.max_output.map_or_else(|| "the provider's".to_owned(), |tokens| tokens.to_string()),
+        limits
+            .max_output
+            .map_or_else(|| "the provider's".to_owned(), |tokens| tokens.to_string()),
         origin(loops.max_output.is_some()),
     )?;
     let policy = &config.policy;
-    row("policy.floor", list(&settings.floor), origin(policy.floor.is_some()))?;
-    row("policy.allow", list(&policy.allow), origin(!policy.allow.is_empty()))?;
-    row("policy.ask", list(&policy.ask), origin(!policy.ask.is_empty()))?;
-    row("policy.deny", list(&policy.deny), origin(!policy.deny.is_empty()))?;
-    row("environment.allow", list(&config.environment.allow), origin(!config.environment.allow.is_empty()))?;
+    row(
+        "policy.floor",
+        list(&settings.floor),
+        origin(policy.floor.is_some()),
+    )?;
+    row(
+        "policy.allow",
+        list(&policy.allow),
+        origin(!policy.allow.is_empty()),
+    )?;
+    row(
+        "policy.ask",
+        list(&policy.ask),
+        origin(!policy.ask.is_empty()),
+    )?;
+    row(
+        "policy.deny",
+        list(&policy.deny),
+        origin(!policy.deny.is_empty()),
+    )?;
+    row(
+        "environment.allow",
+        list(&config.environment.allow),
+        origin(!config.environment.allow.is_empty()),
+    )?;
     for provider in setup.providers(environment) {
         let key = match (&provider.variable, provider.has_key) {
             (None, _) => "no key needed".to_owned(),
@@ -74,7 +135,11 @@ fn show(setup: &Setup, environment: &dyn Environment, out: &mut Output) -> anyho
         };
         row(
             &format!("providers.{}", provider.name),
-            format!("{} ({}; {key})", quoted(&provider.base_url), provider.kind),
+            format!(
+                "{} ({}; {key})",
+                quoted(&provider.base_url),
+                kind_name(provider.kind)
+            ),
             origin(config.providers.contains_key(&provider.name)),
         )?;
     }
@@ -87,4 +152,11 @@ fn quoted(text: &str) -> String {
 
 fn list(texts: &[String]) -> String {
     serde_json::Value::from(texts.to_vec()).to_string()
+}
+
+fn kind_name(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Anthropic => "anthropic",
+        Kind::OpenAiChat => "openai",
+    }
 }

@@ -18,11 +18,18 @@ enum Finding {
     Works(String),
     /// Works less than it could; not a failure.
     Limited(String),
-    Broken { what: String, way_out: String },
+    Broken {
+        what: String,
+        way_out: String,
+    },
 }
 
 /// Runs all checks; true when nothing is broken.
-pub(crate) fn run(setup: &Setup, environment: &dyn Environment, out: &mut Output) -> anyhow::Result<bool> {
+pub(crate) fn run(
+    setup: &Setup,
+    environment: &dyn Environment,
+    out: &mut Output,
+) -> anyhow::Result<bool> {
     let checks: [(&str, Finding); 6] = [
         ("config", config(setup, environment)),
         ("model", model(setup, environment)),
@@ -60,8 +67,14 @@ fn config(setup: &Setup, environment: &dyn Environment) -> Finding {
         Ok(_) if setup.paths.config_file().exists() => {
             Finding::Works(setup.paths.config_file().display().to_string())
         }
-        Ok(_) => Finding::Works(format!("none at {}; defaults hold", setup.paths.config_file().display())),
-        Err(error) => Finding::Broken { what: error.to_string(), way_out: "correct the file".to_owned() },
+        Ok(_) => Finding::Works(format!(
+            "none at {}; defaults hold",
+            setup.paths.config_file().display()
+        )),
+        Err(error) => Finding::Broken {
+            what: error.to_string(),
+            way_out: "correct the file".to_owned(),
+        },
     }
 }
 
@@ -69,7 +82,10 @@ fn model(setup: &Setup, environment: &dyn Environment) -> Finding {
     let parts = match setup.engine_parts(environment) {
         Ok(parts) => parts,
         Err(error) => {
-            return Finding::Broken { what: error.to_string(), way_out: "see `config` above".to_owned() };
+            return Finding::Broken {
+                what: error.to_string(),
+                way_out: "see `config` above".to_owned(),
+            };
         }
     };
     let model = parts.settings.model.clone();
@@ -80,7 +96,8 @@ fn model(setup: &Setup, environment: &dyn Environment) -> Finding {
         }
         Err(error) => Finding::Broken {
             what: error.to_string(),
-            way_out: "`terret acp` starts all the same, and answers prompts with this line".to_owned(),
+            way_out: "`terret acp` starts all the same, and answers prompts with this line"
+                .to_owned(),
         },
     }
 }
@@ -124,7 +141,8 @@ fn index(setup: &Setup) -> Finding {
         Ok(count) => Finding::Works(format!("{count} sessions are indexed")),
         Err(error) => Finding::Broken {
             what: format!("{error:#}"),
-            way_out: "the index is rebuilt from the logs; remove index.sqlite and try again".to_owned(),
+            way_out: "the index is rebuilt from the logs; remove index.sqlite and try again"
+                .to_owned(),
         },
     }
 }
@@ -132,7 +150,9 @@ fn index(setup: &Setup) -> Finding {
 fn shell(environment: &dyn Environment) -> Finding {
     let path = environment.var("PATH").unwrap_or_default();
     let found = |program: &str| {
-        std::env::split_paths(&path).map(|folder| folder.join(program)).find(|candidate| candidate.is_file())
+        std::env::split_paths(&path)
+            .map(|folder| folder.join(program))
+            .find(|candidate| candidate.is_file())
     };
     match found("bash") {
         Some(bash) => Finding::Works(format!("{}", bash.display())),

@@ -7,8 +7,8 @@ use std::path::Path;
 
 use anyhow::{Context as _, bail};
 use terret_engine::room::log::{
-    EditorFold, EditorItem, Index, PlanStatus, PromptBlock, SessionFilter, SessionId, SessionRow, Store,
-    SystemClock, TurnStatus, editor,
+    EditorFold, EditorItem, Index, PlanStatus, PromptBlock, SessionFilter, SessionId, SessionRow,
+    Store, SystemClock, TurnStatus, editor,
 };
 
 use crate::args::SessionsCommand;
@@ -19,18 +19,25 @@ use crate::paths::Paths;
 pub(crate) fn run(paths: &Paths, command: SessionsCommand, out: &mut Output) -> anyhow::Result<()> {
     let store = Store::open(paths.state.clone(), std::sync::Arc::new(SystemClock))?;
     match command {
-        SessionsCommand::List { cwd, json, limit } => list(paths, store, cwd.as_deref(), json, limit, out),
+        SessionsCommand::List { cwd, json, limit } => {
+            list(paths, store, cwd.as_deref(), json, limit, out)
+        }
         SessionsCommand::Show { id, json } => {
             let id = find(&store, &id)?;
-            if json { show_events(&store, &id, out) } else { show(&store, &id, out) }
+            if json {
+                show_events(&store, &id, out)
+            } else {
+                show(&store, &id, out)
+            }
         }
         SessionsCommand::Search { text, limit } => search(paths, store, &text, limit, out),
         SessionsCommand::Export { id, output } => {
             let id = find(&store, &id)?;
             match output {
                 Some(path) => {
-                    let mut file = File::create_new(&path)
-                        .with_context(|| format!("could not make `{}`; it must not exist yet", path.display()))?;
+                    let mut file = File::create_new(&path).with_context(|| {
+                        format!("could not make `{}`; it must not exist yet", path.display())
+                    })?;
                     store.export(&id, &mut file)?;
                     file.sync_all()?;
                     out.line(format!("{id} is in {}", path.display()))?;
@@ -51,12 +58,18 @@ pub(crate) fn find(store: &Store, text: &str) -> anyhow::Result<SessionId> {
     {
         return Ok(id);
     }
-    let matching: Vec<SessionId> =
-        store.ids()?.into_iter().filter(|id| id.as_str().starts_with(text)).collect();
+    let matching: Vec<SessionId> = store
+        .ids()?
+        .into_iter()
+        .filter(|id| id.as_str().starts_with(text))
+        .collect();
     match matching.as_slice() {
         [id] => Ok(id.clone()),
         [] => bail!("there is no session `{text}`; `terret sessions list` shows which there are"),
-        several => bail!("`{text}` begins {} sessions; write more of the id", several.len()),
+        several => bail!(
+            "`{text}` begins {} sessions; write more of the id",
+            several.len()
+        ),
     }
 }
 
@@ -86,7 +99,11 @@ fn list(
         out.line("No sessions yet.")?;
     }
     for row in &page.sessions {
-        let title = row.title.as_deref().or(row.first_text.as_deref()).unwrap_or("(nothing said yet)");
+        let title = row
+            .title
+            .as_deref()
+            .or(row.first_text.as_deref())
+            .unwrap_or("(nothing said yet)");
         let first_line = title.lines().next().unwrap_or_default();
         let mut notes = Vec::new();
         if row.open_turn {
@@ -98,8 +115,17 @@ fn list(
         if let Some(problem) = &row.problem {
             notes.push(format!("damaged: {problem}"));
         }
-        let notes = if notes.is_empty() { String::new() } else { format!("  [{}]", notes.join("; ")) };
-        out.line(format!("{}  {}  {}{notes}", row.id, moment(row.updated_at), printable(first_line)))?;
+        let notes = if notes.is_empty() {
+            String::new()
+        } else {
+            format!("  [{}]", notes.join("; "))
+        };
+        out.line(format!(
+            "{}  {}  {}{notes}",
+            row.id,
+            moment(row.updated_at),
+            printable(first_line)
+        ))?;
         out.line(format!("    {}", printable(&row.cwd)))?;
     }
     if page.next_cursor.is_some() {
@@ -128,7 +154,9 @@ fn row_json(row: &SessionRow) -> serde_json::Value {
 fn show_events(store: &Store, id: &SessionId, out: &mut Output) -> anyhow::Result<()> {
     // The file is the truth and is JSON lines already.
     let path = store.log_path(id);
-    let mut file = BufReader::new(File::open(&path).with_context(|| format!("could not read {}", path.display()))?);
+    let mut file = BufReader::new(
+        File::open(&path).with_context(|| format!("could not read {}", path.display()))?,
+    );
     std::io::copy(&mut file, out)?;
     Ok(())
 }
@@ -155,11 +183,15 @@ fn show_item(item: &EditorItem, out: &mut Output) -> anyhow::Result<()> {
             out.line("")?;
             for block in blocks {
                 match block {
-                    PromptBlock::Text { text } => out.line(format!("> {}", printable(text).replace('\n', "\n> ")))?,
+                    PromptBlock::Text { text } => {
+                        out.line(format!("> {}", printable(text).replace('\n', "\n> ")))?
+                    }
                     PromptBlock::ResourceLink { uri, .. } | PromptBlock::Resource { uri, .. } => {
                         out.line(format!("> @{}", printable(uri)))?;
                     }
-                    PromptBlock::Image { image } => out.line(format!("> [image, {}]", image.mime_type))?,
+                    PromptBlock::Image { image } => {
+                        out.line(format!("> [image, {}]", image.mime_type))?
+                    }
                 }
             }
             out.line("")?;
@@ -180,10 +212,21 @@ fn show_item(item: &EditorItem, out: &mut Output) -> anyhow::Result<()> {
                 out.line(format!("    ({more} more lines; --json shows them)"))?;
             }
         }
-        EditorItem::ApprovalResolved { verdict, reason, by, .. } => {
-            let reason = reason.as_ref().map(|reason| format!(": {}", printable(reason))).unwrap_or_default();
+        EditorItem::ApprovalResolved {
+            verdict,
+            reason,
+            by,
+            ..
+        } => {
+            let reason = reason
+                .as_ref()
+                .map(|reason| format!(": {}", printable(reason)))
+                .unwrap_or_default();
             let verdict = serde_json::to_value(verdict)?;
-            out.line(format!("  ? {} by {by}{reason}", verdict.as_str().unwrap_or_default()))?;
+            out.line(format!(
+                "  ? {} by {by}{reason}",
+                verdict.as_str().unwrap_or_default()
+            ))?;
         }
         EditorItem::Plan(entries) => {
             for entry in entries {
@@ -198,15 +241,27 @@ fn show_item(item: &EditorItem, out: &mut Output) -> anyhow::Result<()> {
         EditorItem::Notice { text, .. } => out.line(format!("({})", printable(text)))?,
         EditorItem::TurnEnded { status, reason } if *status != TurnStatus::Completed => {
             let status = serde_json::to_value(status)?;
-            let reason = reason.as_ref().map(|reason| format!(": {}", printable(reason))).unwrap_or_default();
-            out.line(format!("(turn {}{reason})", status.as_str().unwrap_or_default()))?;
+            let reason = reason
+                .as_ref()
+                .map(|reason| format!(": {}", printable(reason)))
+                .unwrap_or_default();
+            out.line(format!(
+                "(turn {}{reason})",
+                status.as_str().unwrap_or_default()
+            ))?;
         }
         _ => {}
     }
     Ok(())
 }
 
-fn search(paths: &Paths, store: Store, text: &str, limit: u32, out: &mut Output) -> anyhow::Result<()> {
+fn search(
+    paths: &Paths,
+    store: Store,
+    text: &str,
+    limit: u32,
+    out: &mut Output,
+) -> anyhow::Result<()> {
     let index = index(paths, store)?;
     let hits = index.search(text, limit as usize)?;
     if hits.is_empty() {
@@ -214,8 +269,18 @@ fn search(paths: &Paths, store: Store, text: &str, limit: u32, out: &mut Output)
     }
     for hit in hits {
         let title = hit.title.as_deref().unwrap_or("(untitled)");
-        out.line(format!("{} #{}  {}  {}", hit.session, hit.seq, moment(hit.at), printable(title)))?;
-        out.line(format!("    {}: {}", hit.role, printable(&hit.snippet).replace('\n', " ")))?;
+        out.line(format!(
+            "{} #{}  {}  {}",
+            hit.session,
+            hit.seq,
+            moment(hit.at),
+            printable(title)
+        ))?;
+        out.line(format!(
+            "    {}: {}",
+            hit.role,
+            printable(&hit.snippet).replace('\n', " ")
+        ))?;
     }
     Ok(())
 }
@@ -224,7 +289,8 @@ fn import(store: &Store, file: &Path, out: &mut Output) -> anyhow::Result<()> {
     let id = if file == Path::new("-") {
         store.import(&mut std::io::stdin().lock())?
     } else {
-        let open = File::open(file).with_context(|| format!("could not read {}", file.display()))?;
+        let open =
+            File::open(file).with_context(|| format!("could not read {}", file.display()))?;
         store.import(&mut BufReader::new(open))?
     };
     out.line(id.to_string())?;
@@ -245,7 +311,10 @@ fn verify(store: &Store, id: Option<&str>, out: &mut Output) -> anyhow::Result<(
         };
         if report.is_sound() {
             let head = report.head.as_deref().unwrap_or("none");
-            out.line(format!("{id}: {} events are whole{torn}; head {head}", report.events))?;
+            out.line(format!(
+                "{id}: {} events are whole{torn}; head {head}",
+                report.events
+            ))?;
         } else {
             damaged += 1;
             for problem in &report.problems {
@@ -255,7 +324,10 @@ fn verify(store: &Store, id: Option<&str>, out: &mut Output) -> anyhow::Result<(
     }
     out.flush()?;
     if damaged > 0 {
-        bail!("{damaged} of {} logs are damaged; what is whole of them can still be read", ids.len());
+        bail!(
+            "{damaged} of {} logs are damaged; what is whole of them can still be read",
+            ids.len()
+        );
     }
     Ok(())
 }

@@ -3,7 +3,9 @@
 use terret_engine::room::log::{Payload, TurnStatus, Verdict};
 use terret_engine::{AgentStatus, Decision};
 
-use crate::harness::{Harness, approval, complete, events, json, names, prompt, result, text, wait_for, within};
+use crate::harness::{
+    Harness, approval, complete, events, json, names, prompt, result, text, wait_for, within,
+};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn check_090_an_approval_is_written_once_and_its_verdict_before_the_call() {
@@ -16,21 +18,41 @@ async fn check_090_an_approval_is_written_once_and_its_verdict_before_the_call()
     let id = approval(&session, 0).await;
     assert_eq!(session.status(), AgentStatus::WaitingApproval);
     session.decide(&id, Decision::AllowOnce, "test").unwrap();
-    assert_eq!(within(answer.outcome()).await.unwrap().status, TurnStatus::Completed);
+    assert_eq!(
+        within(answer.outcome()).await.unwrap().status,
+        TurnStatus::Completed
+    );
     let order: Vec<String> = names(&session)
         .await
         .into_iter()
         .filter(|name| name.starts_with("approval/") || name.starts_with("tool/"))
         .collect();
-    assert_eq!(order, ["tool/call", "approval/requested", "approval/resolved", "tool/started", "tool/result"]);
+    assert_eq!(
+        order,
+        [
+            "tool/call",
+            "approval/requested",
+            "approval/resolved",
+            "tool/started",
+            "tool/result"
+        ]
+    );
     assert!(result(&session, "a").await.unwrap().contains("hello"));
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn check_091_a_denial_is_an_error_result_with_its_reason() {
     for (decision, expected) in [
-        (Decision::Reject { reason: Some("not on this machine".to_owned()) }, "Bash denied: not on this machine"),
-        (Decision::Reject { reason: None }, "Bash denied: no reason given"),
+        (
+            Decision::Reject {
+                reason: Some("not on this machine".to_owned()),
+            },
+            "Bash denied: not on this machine",
+        ),
+        (
+            Decision::Reject { reason: None },
+            "Bash denied: no reason given",
+        ),
     ] {
         let harness = Harness::new(
             r#"{"calls":[{"id":"a","name":"Bash","args":{"command":"touch made"}}]}
@@ -40,7 +62,10 @@ async fn check_091_a_denial_is_an_error_result_with_its_reason() {
         let answer = session.prompt(text("run")).await.unwrap();
         let id = approval(&session, 0).await;
         session.decide(&id, decision, "test").unwrap();
-        assert_eq!(within(answer.outcome()).await.unwrap().status, TurnStatus::Completed);
+        assert_eq!(
+            within(answer.outcome()).await.unwrap().status,
+            TurnStatus::Completed
+        );
         assert_eq!(result(&session, "a").await, Err(expected.to_owned()));
         assert_eq!(harness.read("made"), None);
     }
@@ -56,7 +81,11 @@ async fn the_first_decision_wins_and_the_second_hears_so() {
     let answer = session.prompt(text("run")).await.unwrap();
     let id = approval(&session, 0).await;
     session.decide(&id, Decision::AllowOnce, "editor").unwrap();
-    assert!(session.decide(&id, Decision::Reject { reason: None }, "inbox").is_err());
+    assert!(
+        session
+            .decide(&id, Decision::Reject { reason: None }, "inbox")
+            .is_err()
+    );
     within(answer.outcome()).await.unwrap();
     let verdicts: Vec<Verdict> = events(&session)
         .await
@@ -82,13 +111,27 @@ async fn check_101_a_rule_for_the_session_settles_what_waits_and_what_comes() {
     let mut follower = session.follow(0);
     while asked.len() < 3 {
         let event = within(follower.next()).await.unwrap();
-        if let Payload::ApprovalRequested { id, call_id, offered_rule, .. } = &event.payload {
+        if let Payload::ApprovalRequested {
+            id,
+            call_id,
+            offered_rule,
+            ..
+        } = &event.payload
+        {
             asked.push((call_id.clone(), id.clone(), offered_rule.clone()));
         }
     }
-    let of = |call: &str| asked.iter().find(|(found, ..)| found == call).unwrap().clone();
+    let of = |call: &str| {
+        asked
+            .iter()
+            .find(|(found, ..)| found == call)
+            .unwrap()
+            .clone()
+    };
     assert_eq!(of("a").2.as_deref(), Some("Bash(echo same)"));
-    session.decide(&of("a").1, Decision::AllowForSession, "test").unwrap();
+    session
+        .decide(&of("a").1, Decision::AllowForSession, "test")
+        .unwrap();
     let settled_by = wait_for(&session, 0, |payload| match payload {
         Payload::ApprovalResolved { call_id, by, .. } if call_id == "b" => Some(by.clone()),
         _ => None,
@@ -96,7 +139,9 @@ async fn check_101_a_rule_for_the_session_settles_what_waits_and_what_comes() {
     .await;
     assert!(settled_by.starts_with("rule:"), "{settled_by}");
     // Another command is not covered.
-    session.decide(&of("c").1, Decision::Reject { reason: None }, "test").unwrap();
+    session
+        .decide(&of("c").1, Decision::Reject { reason: None }, "test")
+        .unwrap();
     within(answer.outcome()).await.unwrap();
     assert!(result(&session, "b").await.is_ok());
     assert!(result(&session, "c").await.is_err());
@@ -110,7 +155,10 @@ async fn headless_calls_that_need_a_person_are_denied_and_say_so() {
 {"say":"done"}"#,
     );
     let engine = harness.engine();
-    let session = engine.create_session(harness.work(), Vec::new()).await.unwrap();
+    let session = engine
+        .create_session(harness.work(), Vec::new())
+        .await
+        .unwrap();
     complete(&session, "run").await;
     let error = result(&session, "a").await.unwrap_err();
     assert!(error.contains("nobody can be asked"), "{error}");
@@ -129,7 +177,10 @@ async fn an_edit_shows_both_sides_before_it_is_made() {
     );
     let harness_with = Harness::new(&script);
     let engine = harness_with.engine();
-    let session = engine.create_session(harness.work(), Vec::new()).await.unwrap();
+    let session = engine
+        .create_session(harness.work(), Vec::new())
+        .await
+        .unwrap();
     session.attach(None);
     let answer = session.prompt(text("edit")).await.unwrap();
     let id = approval(&session, 0).await;
@@ -154,14 +205,19 @@ async fn edits_mode_edits_unasked_and_still_asks_for_commands() {
     );
     let harness_with = Harness::new(&script);
     let engine = harness_with.engine();
-    let session = engine.create_session(harness.work(), Vec::new()).await.unwrap();
+    let session = engine
+        .create_session(harness.work(), Vec::new())
+        .await
+        .unwrap();
     session.attach(None);
     session.set_option("mode", "edits", "test").unwrap();
     let answer = session.prompt(text("write")).await.unwrap();
     let id = approval(&session, 0).await;
     let call = session.state(|state| state.approvals.get(&id).unwrap().call_id.clone());
     assert_eq!(call, "b");
-    session.decide(&id, Decision::Reject { reason: None }, "test").unwrap();
+    session
+        .decide(&id, Decision::Reject { reason: None }, "test")
+        .unwrap();
     within(answer.outcome()).await.unwrap();
     assert_eq!(harness.read("new.txt").as_deref(), Some("x"));
 }
@@ -175,6 +231,15 @@ async fn plan_mode_changes_nothing_and_asks_nobody() {
     let (_engine, session) = harness.session().await;
     session.set_option("mode", "plan", "test").unwrap();
     assert_eq!(prompt(&session, "plan").await.status, TurnStatus::Completed);
-    assert!(result(&session, "a").await.unwrap_err().contains("plan mode"));
-    assert!(!names(&session).await.contains(&"approval/requested".to_owned()));
+    assert!(
+        result(&session, "a")
+            .await
+            .unwrap_err()
+            .contains("plan mode")
+    );
+    assert!(
+        !names(&session)
+            .await
+            .contains(&"approval/requested".to_owned())
+    );
 }

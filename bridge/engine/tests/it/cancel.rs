@@ -2,10 +2,12 @@
 
 use std::time::{Duration, Instant};
 
-use terret_engine::room::log::{Payload, Part, TurnStatus, Verdict};
+use terret_engine::room::log::{Part, Payload, TurnStatus, Verdict};
 use terret_engine::{AgentStatus, Decision};
 
-use crate::harness::{AutoApprove, Harness, approval, complete, events, names, result, status, text, wait_for, within};
+use crate::harness::{
+    AutoApprove, Harness, approval, complete, events, names, result, status, text, wait_for, within,
+};
 
 /// The bound of check 60, with room for a busy machine: the point is that nothing waits
 /// for the stream, the command or the person.
@@ -16,28 +18,44 @@ async fn check_049_and_060_a_cancel_ends_a_stream_and_keeps_what_was_said() {
     let harness = Harness::new(r#"{"say":"one two three","chunk":4,"delay_ms":3600000}"#);
     let (_engine, session) = harness.session().await;
     let answer = session.prompt(text("talk")).await.unwrap();
-    wait_for(&session, 0, |payload| matches!(payload, Payload::StepStart { .. }).then_some(())).await;
+    wait_for(&session, 0, |payload| {
+        matches!(payload, Payload::StepStart { .. }).then_some(())
+    })
+    .await;
     let before = Instant::now();
     session.cancel("stop it").await.unwrap();
     let outcome = within(answer.outcome()).await.unwrap();
     assert!(before.elapsed() < SOON);
-    assert_eq!((outcome.status, outcome.reason.as_deref()), (TurnStatus::Cancelled, Some("stop it")));
+    assert_eq!(
+        (outcome.status, outcome.reason.as_deref()),
+        (TurnStatus::Cancelled, Some("stop it"))
+    );
     assert_eq!(session.status(), AgentStatus::Idle);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn check_060_partial_text_is_kept_and_marked() {
     // The first chunk comes at once after its delay; the cancel comes when it was seen.
-    let harness = Harness::new(r#"{"say":"spoken, and then nothing more","chunk":7,"delay_ms":150}"#);
+    let harness =
+        Harness::new(r#"{"say":"spoken, and then nothing more","chunk":7,"delay_ms":150}"#);
     let (_engine, session) = harness.session().await;
     let answer = session.prompt(text("talk")).await.unwrap();
-    wait_for(&session, 0, |payload| matches!(payload, Payload::AssistantChunk { .. }).then_some(())).await;
+    wait_for(&session, 0, |payload| {
+        matches!(payload, Payload::AssistantChunk { .. }).then_some(())
+    })
+    .await;
     session.cancel("enough").await.unwrap();
-    assert_eq!(within(answer.outcome()).await.unwrap().status, TurnStatus::Cancelled);
-    let kept = events(&session).await.into_iter().find_map(|event| match event.payload {
-        Payload::AssistantMessage { parts, partial } => Some((parts, partial)),
-        _ => None,
-    });
+    assert_eq!(
+        within(answer.outcome()).await.unwrap().status,
+        TurnStatus::Cancelled
+    );
+    let kept = events(&session)
+        .await
+        .into_iter()
+        .find_map(|event| match event.payload {
+            Payload::AssistantMessage { parts, partial } => Some((parts, partial)),
+            _ => None,
+        });
     let (parts, partial) = kept.unwrap();
     assert!(partial);
     assert!(matches!(&parts[0], Part::Text { text } if text.starts_with("spoken,")));
@@ -52,15 +70,34 @@ async fn check_051_calls_that_did_not_start_get_the_synthetic_result() {
     let (_engine, session) = harness.session().await;
     let _approve = AutoApprove::start(&session, Decision::AllowOnce);
     let answer = session.prompt(text("run")).await.unwrap();
-    wait_for(&session, 0, |payload| matches!(payload, Payload::ToolStarted { id } if id == "a").then_some(())).await;
+    wait_for(&session, 0, |payload| {
+        matches!(payload, Payload::ToolStarted { id } if id == "a").then_some(())
+    })
+    .await;
     let before = Instant::now();
     session.cancel("stop").await.unwrap();
-    assert_eq!(within(answer.outcome()).await.unwrap().status, TurnStatus::Cancelled);
-    assert!(before.elapsed() < SOON, "r027: a blocked tool does not hold the turn");
-    assert_eq!(result(&session, "b").await, Err("cancelled before execution".to_owned()));
-    assert!(result(&session, "a").await.is_err() || result(&session, "a").await.unwrap().contains("cancel"));
+    assert_eq!(
+        within(answer.outcome()).await.unwrap().status,
+        TurnStatus::Cancelled
+    );
+    assert!(
+        before.elapsed() < SOON,
+        "r027: a blocked tool does not hold the turn"
+    );
+    assert_eq!(
+        result(&session, "b").await,
+        Err("cancelled before execution".to_owned())
+    );
+    assert!(
+        result(&session, "a").await.is_err()
+            || result(&session, "a").await.unwrap().contains("cancel")
+    );
     assert_eq!(harness.read("made"), None);
-    let calls = names(&session).await.iter().filter(|name| *name == "tool/call").count();
+    let calls = names(&session)
+        .await
+        .iter()
+        .filter(|name| *name == "tool/call")
+        .count();
     assert_eq!(calls, 2);
 }
 
@@ -85,13 +122,18 @@ async fn check_056_a_cancel_resolves_every_waiting_approval_as_cancelled() {
     approval(&session, 0).await;
     assert_eq!(session.status(), AgentStatus::WaitingApproval);
     session.cancel("stop").await.unwrap();
-    assert_eq!(within(answer.outcome()).await.unwrap().status, TurnStatus::Cancelled);
+    assert_eq!(
+        within(answer.outcome()).await.unwrap().status,
+        TurnStatus::Cancelled
+    );
     let mut asked = Vec::new();
     let mut settled = Vec::new();
     for event in events(&session).await {
         match event.payload {
             Payload::ApprovalRequested { id, .. } => asked.push(id),
-            Payload::ApprovalResolved { id, verdict, by, .. } => {
+            Payload::ApprovalResolved {
+                id, verdict, by, ..
+            } => {
                 assert_eq!((verdict, by.as_str()), (Verdict::Cancelled, "cancel"));
                 settled.push(id);
             }
@@ -110,9 +152,8 @@ async fn check_056_a_cancel_resolves_every_waiting_approval_as_cancelled() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn check_057_the_status_after_a_verdict_is_running_again() {
-    let harness = Harness::new(
-        r#"{"calls":[{"id":"a","name":"Bash","args":{"command":"sleep 3600"}}]}"#,
-    );
+    let harness =
+        Harness::new(r#"{"calls":[{"id":"a","name":"Bash","args":{"command":"sleep 3600"}}]}"#);
     let (_engine, session) = harness.session().await;
     let answer = session.prompt(text("run")).await.unwrap();
     let id = approval(&session, 0).await;
@@ -133,7 +174,10 @@ async fn check_061_a_cancel_ends_the_command_and_its_children() {
     let answer = session.prompt(text("run")).await.unwrap();
     let pid = within(async {
         loop {
-            if let Some(pid) = harness.read("parent").and_then(|pid| pid.trim().parse::<u32>().ok()) {
+            if let Some(pid) = harness
+                .read("parent")
+                .and_then(|pid| pid.trim().parse::<u32>().ok())
+            {
                 return pid;
             }
             tokio::task::yield_now().await;
@@ -161,9 +205,16 @@ async fn r025_every_interrupted_prompt_answers_cancelled() {
         let harness = Harness::new(script);
         let (_engine, session) = harness.session().await;
         let answer = session.prompt(text("go")).await.unwrap();
-        wait_for(&session, 0, |payload| matches!(payload, Payload::StepStart { .. }).then_some(())).await;
+        wait_for(&session, 0, |payload| {
+            matches!(payload, Payload::StepStart { .. }).then_some(())
+        })
+        .await;
         session.cancel("stop").await.unwrap();
-        assert_eq!(within(answer.outcome()).await.unwrap().status, TurnStatus::Cancelled, "{script}");
+        assert_eq!(
+            within(answer.outcome()).await.unwrap().status,
+            TurnStatus::Cancelled,
+            "{script}"
+        );
     }
 }
 
@@ -182,7 +233,13 @@ async fn r026_after_any_cancel_the_next_prompt_is_served() {
         }
         session.cancel("stop").await.unwrap();
         let outcome = within(answer.outcome()).await.unwrap();
-        assert!(matches!(outcome.status, TurnStatus::Cancelled | TurnStatus::Completed), "{outcome:?}");
+        assert!(
+            matches!(
+                outcome.status,
+                TurnStatus::Cancelled | TurnStatus::Completed
+            ),
+            "{outcome:?}"
+        );
         complete(&session, "next").await;
     }
 }
@@ -199,7 +256,9 @@ async fn r102_a_cancel_ends_the_turn_and_nothing_else() {
     let (_engine, session) = harness.session().await;
     let answer = session.prompt(text("grant")).await.unwrap();
     let id = approval(&session, 0).await;
-    session.decide(&id, Decision::AllowForSession, "test").unwrap();
+    session
+        .decide(&id, Decision::AllowForSession, "test")
+        .unwrap();
     within(answer.outcome()).await.unwrap();
     let seq = session.next_seq();
     let hang = session.prompt(text("hang")).await.unwrap();
@@ -217,7 +276,10 @@ async fn r102_a_cancel_ends_the_turn_and_nothing_else() {
 
 fn gone(pid: u32) -> bool {
     match std::fs::read_to_string(format!("/proc/{pid}/stat")) {
-        Ok(stat) => stat.rsplit(')').next().is_some_and(|rest| rest.trim_start().starts_with('Z')),
+        Ok(stat) => stat
+            .rsplit(')')
+            .next()
+            .is_some_and(|rest| rest.trim_start().starts_with('Z')),
         Err(_) => true,
     }
 }

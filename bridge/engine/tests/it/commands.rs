@@ -1,7 +1,7 @@
 //! Slash commands and options.
 
-use terret_engine::room::log::{Payload, TurnStatus};
 use terret_engine::OptionError;
+use terret_engine::room::log::{Payload, TurnStatus};
 
 use crate::harness::{Harness, complete, events, prompt};
 
@@ -32,7 +32,11 @@ async fn commands_answer_without_a_model_and_stay_out_of_the_history() {
         ("/plan what", "not known"),
         ("/compact", "not available yet"),
     ] {
-        assert_eq!(prompt(&session, command).await.status, TurnStatus::Completed, "{command}");
+        assert_eq!(
+            prompt(&session, command).await.status,
+            TurnStatus::Completed,
+            "{command}"
+        );
         let notice = last_notice(&session).await;
         assert!(notice.contains(expected), "{command}: {notice}");
     }
@@ -67,10 +71,23 @@ async fn options_are_durable_and_wrong_ones_are_told() {
     let (engine, session) = harness.session().await;
     session.set_option("mode", "edits", "test").unwrap();
     session.set_option("mode", "edits", "test").unwrap();
-    assert!(matches!(session.set_option("mode", "bypass", "test"), Err(OptionError::Value { .. })));
-    assert!(matches!(session.set_option("colour", "red", "test"), Err(OptionError::Unknown(_))));
-    assert!(matches!(session.set_option("model", "nobody:x", "test"), Err(OptionError::Refused(_))));
-    let sets = events(&session).await.iter().filter(|event| matches!(event.payload, Payload::OptionSet { .. })).count();
+    assert!(matches!(
+        session.set_option("mode", "bypass", "test"),
+        Err(OptionError::Value { .. })
+    ));
+    assert!(matches!(
+        session.set_option("colour", "red", "test"),
+        Err(OptionError::Unknown(_))
+    ));
+    assert!(matches!(
+        session.set_option("model", "nobody:x", "test"),
+        Err(OptionError::Refused(_))
+    ));
+    let sets = events(&session)
+        .await
+        .iter()
+        .filter(|event| matches!(event.payload, Payload::OptionSet { .. }))
+        .count();
     assert_eq!(sets, 1);
     let id = session.id().clone();
     drop(session);

@@ -12,7 +12,8 @@ use terret_engine::room::tools::mode::Mode;
 use terret_engine::room::tools::pipeline::CallHook;
 use terret_engine::room::tools::table::Table;
 use terret_engine::{
-    AgentStatus, Decision, Engine, EngineParts, InputBlock, Limits, Places, SessionHandle, Settings, TurnOutcome,
+    AgentStatus, Decision, Engine, EngineParts, InputBlock, Limits, Places, SessionHandle,
+    Settings, TurnOutcome,
 };
 
 /// Longer than anything a test waits for; reaching it is a failure, never a pass.
@@ -87,7 +88,10 @@ impl Harness {
     /// An attended session of a new engine.
     pub(crate) async fn session(&self) -> (Engine, SessionHandle) {
         let engine = self.engine();
-        let session = engine.create_session(self.work(), Vec::new()).await.unwrap();
+        let session = engine
+            .create_session(self.work(), Vec::new())
+            .await
+            .unwrap();
         session.attach(None);
         (engine, session)
     }
@@ -100,17 +104,26 @@ pub(crate) fn text(text: &str) -> Vec<InputBlock> {
 /// Sends a prompt and waits for the end of its turn.
 pub(crate) async fn prompt(session: &SessionHandle, words: &str) -> TurnOutcome {
     let answer = session.prompt(text(words)).await.unwrap();
-    within(answer.outcome()).await.expect("the turn was left open")
+    within(answer.outcome())
+        .await
+        .expect("the turn was left open")
 }
 
 /// Sends a prompt and expects an ordinary end.
 pub(crate) async fn complete(session: &SessionHandle, words: &str) {
     let outcome = prompt(session, words).await;
-    assert_eq!(outcome.status, TurnStatus::Completed, "{:?}", outcome.reason);
+    assert_eq!(
+        outcome.status,
+        TurnStatus::Completed,
+        "{:?}",
+        outcome.reason
+    );
 }
 
 pub(crate) async fn within<F: Future>(future: F) -> F::Output {
-    tokio::time::timeout(PATIENCE, future).await.expect("waited too long")
+    tokio::time::timeout(PATIENCE, future)
+        .await
+        .expect("waited too long")
 }
 
 /// All events so far, read from the session's beginning as a follower would.
@@ -133,18 +146,30 @@ pub(crate) async fn names(session: &SessionHandle) -> Vec<String> {
         .filter(|name| {
             !matches!(
                 name.as_str(),
-                "assistant/chunk" | "assistant/thought" | "request/frame" | "tool/output" | "file/seen" | "session/titled"
+                "assistant/chunk"
+                    | "assistant/thought"
+                    | "request/frame"
+                    | "tool/output"
+                    | "file/seen"
+                    | "session/titled"
             )
         })
         .collect()
 }
 
 pub(crate) fn name(payload: &Payload) -> String {
-    serde_json::to_value(payload).unwrap()["type"].as_str().unwrap().to_owned()
+    serde_json::to_value(payload).unwrap()["type"]
+        .as_str()
+        .unwrap()
+        .to_owned()
 }
 
 /// Waits for the first event from `seq` on that `wanted` picks.
-pub(crate) async fn wait_for<R>(session: &SessionHandle, seq: u64, wanted: impl Fn(&Payload) -> Option<R>) -> R {
+pub(crate) async fn wait_for<R>(
+    session: &SessionHandle,
+    seq: u64,
+    wanted: impl Fn(&Payload) -> Option<R>,
+) -> R {
     let mut follower = session.follow(seq);
     within(async {
         loop {
@@ -168,18 +193,25 @@ pub(crate) async fn approval(session: &SessionHandle, seq: u64) -> String {
 
 pub(crate) async fn status(session: &SessionHandle, wanted: AgentStatus) {
     let mut watch = session.watch_status();
-    within(watch.wait_for(|status| *status == wanted)).await.unwrap();
+    within(watch.wait_for(|status| *status == wanted))
+        .await
+        .unwrap();
 }
 
 /// The result of a call, `Err` for an error.
 pub(crate) async fn result(session: &SessionHandle, call: &str) -> Result<String, String> {
-    let found = events(session).await.into_iter().find_map(|event| match event.payload {
-        Payload::ToolResult { id, content, error, .. } if id == call => Some(match error {
-            Some(error) => Err(error),
-            None => Ok(content.unwrap_or_default()),
-        }),
-        _ => None,
-    });
+    let found = events(session)
+        .await
+        .into_iter()
+        .find_map(|event| match event.payload {
+            Payload::ToolResult {
+                id, content, error, ..
+            } if id == call => Some(match error {
+                Some(error) => Err(error),
+                None => Ok(content.unwrap_or_default()),
+            }),
+            _ => None,
+        });
     found.unwrap_or_else(|| panic!("call {call} has no result"))
 }
 

@@ -20,7 +20,9 @@ enum Tamper {
 impl TurnHook for Tamper {
     async fn before_request(&self, mut request: Request) -> Request {
         match self {
-            Self::Message => request.conversation.push(Arc::new(Message::user("unlogged"))),
+            Self::Message => request
+                .conversation
+                .push(Arc::new(Message::user("unlogged"))),
             Self::System => request.system = format!("{} and more", request.system).into(),
             Self::Tool => {
                 let mut tools = request.tools.to_vec();
@@ -41,7 +43,11 @@ async fn check_026_and_029_tampering_fails_the_turn_before_the_model_is_called()
         let outcome = prompt(&session, "hello").await;
         assert_eq!(outcome.status, TurnStatus::Failed);
         assert!(outcome.reason.unwrap().contains("log invariant"));
-        assert!(!names(&session).await.contains(&"assistant/message".to_owned()));
+        assert!(
+            !names(&session)
+                .await
+                .contains(&"assistant/message".to_owned())
+        );
     }
 }
 

@@ -27,7 +27,10 @@ fn every_test_file_is_listed() {
     for entry in std::fs::read_dir(folder).unwrap() {
         let name = entry.unwrap().file_name().into_string().unwrap();
         if let Some(module) = name.strip_suffix(".rs").filter(|module| *module != "main") {
-            assert!(main.contains(&format!("mod {module};")), "{name} is not listed in main.rs");
+            assert!(
+                main.contains(&format!("mod {module};")),
+                "{name} is not listed in main.rs"
+            );
         }
     }
 }

@@ -61,7 +61,10 @@ async fn check_085_one_sessions_list_does_not_touch_another() {
     let harness = Harness::new(LOOK);
     let (engine, narrow) = harness.session().await;
     narrow.set_policy(Vec::new()).unwrap();
-    let wide = engine.create_session(harness.work(), Vec::new()).await.unwrap();
+    let wide = engine
+        .create_session(harness.work(), Vec::new())
+        .await
+        .unwrap();
     wide.attach(None);
     complete(&narrow, "1").await;
     complete(&wide, "1").await;
@@ -110,7 +113,11 @@ impl CallHook for Hook {
 async fn checks_080_to_082_hooks_may_veto_and_rewrite_and_never_pass_the_floor() {
     for (hook, floor, expected) in [
         ("veto", vec!["*".to_owned()], Err("not today".to_owned())),
-        ("rewrite", vec!["Glob".to_owned()], Err("Bash is not on the allow list".to_owned())),
+        (
+            "rewrite",
+            vec!["Glob".to_owned()],
+            Err("Bash is not on the allow list".to_owned()),
+        ),
         ("replace", vec!["*".to_owned()], Ok("replaced".to_owned())),
         ("replace", vec!["Read".to_owned()], Err(REFUSED.to_owned())),
     ] {
@@ -132,7 +139,10 @@ async fn check_088_a_forged_session_id_reaches_no_other_sessions_shell() {
 {"match":".","say":"done"}"#,
     );
     let (engine, first) = harness.session().await;
-    let second = engine.create_session(harness.work(), Vec::new()).await.unwrap();
+    let second = engine
+        .create_session(harness.work(), Vec::new())
+        .await
+        .unwrap();
     second.attach(None);
     let _one = crate::harness::AutoApprove::start(&first, terret_engine::Decision::AllowOnce);
     let _two = crate::harness::AutoApprove::start(&second, terret_engine::Decision::AllowOnce);

@@ -3,7 +3,9 @@
 use terret_engine::room::log::{Payload, TurnStatus};
 use terret_engine::{AgentStatus, Decision};
 
-use crate::harness::{Harness, approval, complete, events, names, prompt, result, text, wait_for, within};
+use crate::harness::{
+    Harness, approval, complete, events, names, prompt, result, text, wait_for, within,
+};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn check_168_shutdown_leaves_the_turn_open_and_the_next_prompt_resumes_it() {
@@ -16,7 +18,10 @@ async fn check_168_shutdown_leaves_the_turn_open_and_the_next_prompt_resumes_it(
     approval(&session, 0).await;
     let id = session.id().clone();
     engine.shutdown().await;
-    assert!(within(answer.outcome()).await.is_none(), "the turn has no end");
+    assert!(
+        within(answer.outcome()).await.is_none(),
+        "the turn has no end"
+    );
     assert_eq!(session.status(), AgentStatus::Done);
     drop(session);
     drop(engine);
@@ -30,12 +35,24 @@ async fn check_168_shutdown_leaves_the_turn_open_and_the_next_prompt_resumes_it(
     crate::harness::status(&session, AgentStatus::WaitingApproval).await;
     let id = session.state(|state| state.approvals.pending()[0].id.clone());
     session.decide(&id, Decision::AllowOnce, "test").unwrap();
-    assert_eq!(within(answer.outcome()).await.unwrap().status, TurnStatus::Completed);
+    assert_eq!(
+        within(answer.outcome()).await.unwrap().status,
+        TurnStatus::Completed
+    );
     assert!(result(&session, "a").await.is_ok());
     assert_eq!(harness.read("made").as_deref(), Some("ran\n"));
     let names = names(&session).await;
-    for (name, count) in [("turn/start", 1), ("turn/end", 1), ("approval/requested", 1), ("tool/call", 1)] {
-        assert_eq!(names.iter().filter(|found| *found == name).count(), count, "{name}");
+    for (name, count) in [
+        ("turn/start", 1),
+        ("turn/end", 1),
+        ("approval/requested", 1),
+        ("tool/call", 1),
+    ] {
+        assert_eq!(
+            names.iter().filter(|found| *found == name).count(),
+            count,
+            "{name}"
+        );
     }
 }
 
@@ -48,7 +65,9 @@ async fn a_command_that_had_started_is_reported_and_not_run_again() {
     let (engine, session) = harness.session().await;
     let _answer = session.prompt(text("go")).await.unwrap();
     let approval = approval(&session, 0).await;
-    session.decide(&approval, Decision::AllowOnce, "test").unwrap();
+    session
+        .decide(&approval, Decision::AllowOnce, "test")
+        .unwrap();
     within(async {
         while harness.read("count").is_none_or(|text| text.is_empty()) {
             tokio::task::yield_now().await;
@@ -63,8 +82,16 @@ async fn a_command_that_had_started_is_reported_and_not_run_again() {
     let engine = harness.engine();
     let session = engine.open_session(&id, None, None).await.unwrap();
     session.attach(None);
-    assert_eq!(prompt(&session, "go on").await.status, TurnStatus::Completed);
-    assert!(result(&session, "a").await.unwrap_err().contains("may have run"));
+    assert_eq!(
+        prompt(&session, "go on").await.status,
+        TurnStatus::Completed
+    );
+    assert!(
+        result(&session, "a")
+            .await
+            .unwrap_err()
+            .contains("may have run")
+    );
     assert_eq!(harness.read("count").as_deref(), Some("once\n"));
 }
 
@@ -76,7 +103,10 @@ async fn check_071_a_stop_before_the_model_replied_makes_one_new_request() {
     );
     let (engine, session) = harness.session().await;
     let _answer = session.prompt(text("go")).await.unwrap();
-    wait_for(&session, 0, |payload| matches!(payload, Payload::UserMessage { .. }).then_some(())).await;
+    wait_for(&session, 0, |payload| {
+        matches!(payload, Payload::UserMessage { .. }).then_some(())
+    })
+    .await;
     let id = session.id().clone();
     engine.shutdown().await;
     drop(session);

@@ -10,7 +10,10 @@ async fn check_011_an_unknown_session_is_an_error_and_a_live_one_is_given_as_it_
     let harness = Harness::new(r#"{"match":".","say":"ok"}"#);
     let (engine, session) = harness.session().await;
     let unknown: SessionId = "nobody".parse().unwrap();
-    assert!(matches!(engine.open_session(&unknown, None, None).await, Err(EngineError::UnknownSession(_))));
+    assert!(matches!(
+        engine.open_session(&unknown, None, None).await,
+        Err(EngineError::UnknownSession(_))
+    ));
     let seq = session.next_seq();
     let same = engine.open_session(session.id(), None, None).await.unwrap();
     assert_eq!(same.next_seq(), seq);
@@ -24,7 +27,10 @@ async fn check_020_a_second_engine_is_refused_and_told_who_holds_the_session() {
     let refused = other.open_session(session.id(), None, None).await;
     assert!(matches!(refused, Err(EngineError::Held { .. })));
     // Another session in the same folder is no problem (quirk 6).
-    let second = other.create_session(harness.work(), Vec::new()).await.unwrap();
+    let second = other
+        .create_session(harness.work(), Vec::new())
+        .await
+        .unwrap();
     second.attach(None);
     complete(&second, "hello").await;
 }
@@ -33,16 +39,33 @@ async fn check_020_a_second_engine_is_refused_and_told_who_holds_the_session() {
 async fn a_session_is_listed_with_its_title_and_gone_when_deleted() {
     let harness = Harness::new(r#"{"match":".","say":"ok"}"#);
     let (engine, session) = harness.session().await;
-    complete(&session, "Make the parser faster, please, and keep all of its tests").await;
-    let filter = || SessionFilter { limit: 10, ..SessionFilter::default() };
+    complete(
+        &session,
+        "Make the parser faster, please, and keep all of its tests",
+    )
+    .await;
+    let filter = || SessionFilter {
+        limit: 10,
+        ..SessionFilter::default()
+    };
     let page = engine.list_sessions(filter()).await.unwrap();
     assert_eq!(page.sessions.len(), 1);
     let title = page.sessions[0].title.clone().unwrap();
-    assert!(title.starts_with("Make the parser faster") && title.chars().count() <= 80, "{title}");
+    assert!(
+        title.starts_with("Make the parser faster") && title.chars().count() <= 80,
+        "{title}"
+    );
     let id = session.id().clone();
     engine.delete_session(&id).await.unwrap();
     engine.delete_session(&id).await.unwrap();
-    assert!(engine.list_sessions(filter()).await.unwrap().sessions.is_empty());
+    assert!(
+        engine
+            .list_sessions(filter())
+            .await
+            .unwrap()
+            .sessions
+            .is_empty()
+    );
     assert!(engine.open_session(&id, None, None).await.is_err());
 }
 
@@ -50,9 +73,17 @@ async fn a_session_is_listed_with_its_title_and_gone_when_deleted() {
 async fn a_refused_folder_leaves_no_session_behind() {
     let harness = Harness::new("");
     let engine = harness.engine();
-    let refused = engine.create_session(harness.work().join("missing"), Vec::new()).await;
+    let refused = engine
+        .create_session(harness.work().join("missing"), Vec::new())
+        .await;
     assert!(matches!(refused, Err(EngineError::BadFolder { .. })));
-    let page = engine.list_sessions(SessionFilter { limit: 10, ..SessionFilter::default() }).await.unwrap();
+    let page = engine
+        .list_sessions(SessionFilter {
+            limit: 10,
+            ..SessionFilter::default()
+        })
+        .await
+        .unwrap();
     assert!(page.sessions.is_empty());
 }
 
@@ -62,9 +93,17 @@ async fn the_cap_on_live_sessions_is_told_and_freed() {
     harness.settings.limits.max_agents = 1;
     let (engine, session) = harness.session().await;
     let refused = engine.create_session(harness.work(), Vec::new()).await;
-    assert!(matches!(refused, Err(EngineError::TooManySessions { limit: 1 })));
+    assert!(matches!(
+        refused,
+        Err(EngineError::TooManySessions { limit: 1 })
+    ));
     engine.close_session(session.id()).await.unwrap();
-    assert!(engine.create_session(harness.work(), Vec::new()).await.is_ok());
+    assert!(
+        engine
+            .create_session(harness.work(), Vec::new())
+            .await
+            .is_ok()
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -72,9 +111,16 @@ async fn a_session_opens_only_in_its_own_folder() {
     let harness = Harness::new("");
     let (engine, session) = harness.session().await;
     let other = tempfile::tempdir().unwrap();
-    let refused = engine.open_session(session.id(), Some(other.path().to_owned()), None).await;
+    let refused = engine
+        .open_session(session.id(), Some(other.path().to_owned()), None)
+        .await;
     assert!(matches!(refused, Err(EngineError::OtherFolder { .. })));
-    assert!(engine.open_session(session.id(), Some(harness.work()), None).await.is_ok());
+    assert!(
+        engine
+            .open_session(session.id(), Some(harness.work()), None)
+            .await
+            .is_ok()
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -86,7 +132,11 @@ async fn check_010_a_late_follower_reads_what_a_live_one_did() {
     complete(&session, "talk").await;
     // The title comes after the answer.
     crate::harness::wait_for(&session, 0, |payload| {
-        matches!(payload, terret_engine::room::log::Payload::SessionTitled { .. }).then_some(())
+        matches!(
+            payload,
+            terret_engine::room::log::Payload::SessionTitled { .. }
+        )
+        .then_some(())
     })
     .await;
     let mut from_live = Vec::new();
@@ -94,7 +144,11 @@ async fn check_010_a_late_follower_reads_what_a_live_one_did() {
         from_live.push((*live.next().await.unwrap()).clone());
     }
     let from_file = crate::harness::events(&session).await;
-    assert!(from_file.len() > 2000, "more than memory keeps: {}", from_file.len());
+    assert!(
+        from_file.len() > 2000,
+        "more than memory keeps: {}",
+        from_file.len()
+    );
     assert_eq!(from_live, from_file);
     for (place, event) in from_file.iter().enumerate() {
         assert_eq!(event.seq, place as u64);

@@ -8,7 +8,9 @@ use terret_engine::input::Claim;
 use terret_engine::room::log::{InjectedBy, Part, Payload, Severity, TurnStatus};
 use terret_engine::{AgentStatus, InputBlock};
 
-use crate::harness::{Harness, complete, events, json, name, names, prompt, result, status, text, wait_for, within};
+use crate::harness::{
+    Harness, complete, events, json, name, names, prompt, result, status, text, wait_for, within,
+};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn check_030_a_two_step_tool_turn_has_the_golden_order() {
@@ -20,8 +22,19 @@ async fn check_030_a_two_step_tool_turn_has_the_golden_order() {
     complete(&session, "look").await;
     // `tool/started` stands between call and result.
     let expected = [
-        "session/created", "turn/start", "step/start", "user/message", "assistant/message", "tool/call",
-        "tool/started", "tool/result", "step/end", "step/start", "assistant/message", "step/end", "turn/end",
+        "session/created",
+        "turn/start",
+        "step/start",
+        "user/message",
+        "assistant/message",
+        "tool/call",
+        "tool/started",
+        "tool/result",
+        "step/end",
+        "step/start",
+        "assistant/message",
+        "step/end",
+        "turn/end",
     ];
     assert_eq!(names(&session).await, expected);
 }
@@ -36,7 +49,12 @@ async fn check_031_chunks_precede_their_message_and_make_its_text() {
         match event.payload {
             Payload::AssistantChunk { text } => streamed.push_str(&text),
             Payload::AssistantMessage { parts, partial } => {
-                assert_eq!(parts, [Part::Text { text: streamed.clone() }]);
+                assert_eq!(
+                    parts,
+                    [Part::Text {
+                        text: streamed.clone()
+                    }]
+                );
                 assert!(!partial);
                 assert_eq!(streamed, "one two three four");
                 return;
@@ -61,7 +79,9 @@ async fn check_032_and_033_steps_name_their_number_model_and_usage() {
     for event in events(&session).await {
         match event.payload {
             Payload::StepStart { n, model } => starts.push((n, model)),
-            Payload::StepEnd { n, usage } => usages.push((n, usage.map(|usage| usage.prompt_tokens))),
+            Payload::StepEnd { n, usage } => {
+                usages.push((n, usage.map(|usage| usage.prompt_tokens)))
+            }
             _ => {}
         }
     }
@@ -116,11 +136,16 @@ impl TurnHook for Rejects {
 #[tokio::test(flavor = "multi_thread")]
 async fn check_035_a_rejection_closes_the_turn_without_a_step() {
     let mut harness = Harness::new(r#"{"say":"hi"}"#);
-    harness.turn_hooks.push(std::sync::Arc::new(Rejects(Mutex::new((1, Vec::new())))));
+    harness
+        .turn_hooks
+        .push(std::sync::Arc::new(Rejects(Mutex::new((1, Vec::new())))));
     let (_engine, session) = harness.session().await;
     let outcome = prompt(&session, "hello").await;
     assert_eq!(outcome.status, TurnStatus::Rejected);
-    assert_eq!(names(&session).await, ["session/created", "turn/start", "turn/end"]);
+    assert_eq!(
+        names(&session).await,
+        ["session/created", "turn/start", "turn/end"]
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -135,10 +160,17 @@ async fn check_037_the_step_after_the_ceiling_never_starts() {
     let harness = Harness::new(&lines);
     let engine = harness.engine();
     // Nobody attends: the ceiling is the seed's.
-    let session = engine.create_session(harness.work(), Vec::new()).await.unwrap();
+    let session = engine
+        .create_session(harness.work(), Vec::new())
+        .await
+        .unwrap();
     let outcome = prompt(&session, "loop").await;
     assert_eq!(outcome.status, TurnStatus::StepLimit);
-    let starts = names(&session).await.iter().filter(|name| *name == "step/start").count();
+    let starts = names(&session)
+        .await
+        .iter()
+        .filter(|name| *name == "step/start")
+        .count();
     assert_eq!(starts, 25);
 }
 
@@ -154,8 +186,13 @@ async fn an_attended_turn_asks_at_its_ceiling_and_goes_on() {
     let answer = session.prompt(text("go")).await.unwrap();
     let id = crate::harness::approval(&session, 0).await;
     assert_eq!(session.status(), AgentStatus::WaitingApproval);
-    session.decide(&id, terret_engine::Decision::AllowOnce, "test").unwrap();
-    assert_eq!(within(answer.outcome()).await.unwrap().status, TurnStatus::Completed);
+    session
+        .decide(&id, terret_engine::Decision::AllowOnce, "test")
+        .unwrap();
+    assert_eq!(
+        within(answer.outcome()).await.unwrap().status,
+        TurnStatus::Completed
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -167,11 +204,20 @@ async fn check_038_text_sent_during_a_turn_joins_its_next_step() {
     let _unused = &mut harness;
     let (_engine, session) = harness.session().await;
     let first = session.prompt(text("look")).await.unwrap();
-    wait_for(&session, 0, |payload| matches!(payload, Payload::UserMessage { .. }).then_some(())).await;
+    wait_for(&session, 0, |payload| {
+        matches!(payload, Payload::UserMessage { .. }).then_some(())
+    })
+    .await;
     let second = session.prompt(text("and be quick")).await.unwrap();
     // r114: both prompts are answered, and no text is lost.
-    assert_eq!(within(first.outcome()).await.unwrap().status, TurnStatus::Completed);
-    assert_eq!(within(second.outcome()).await.unwrap().status, TurnStatus::Completed);
+    assert_eq!(
+        within(first.outcome()).await.unwrap().status,
+        TurnStatus::Completed
+    );
+    assert_eq!(
+        within(second.outcome()).await.unwrap().status,
+        TurnStatus::Completed
+    );
     let injected: Vec<_> = events(&session)
         .await
         .into_iter()
@@ -181,7 +227,11 @@ async fn check_038_text_sent_during_a_turn_joins_its_next_step() {
         })
         .collect();
     assert_eq!(injected, [("and be quick".to_owned(), InjectedBy::Steer)]);
-    let turns = names(&session).await.iter().filter(|name| *name == "turn/start").count();
+    let turns = names(&session)
+        .await
+        .iter()
+        .filter(|name| *name == "turn/start")
+        .count();
     assert_eq!(turns, 1);
 }
 
@@ -198,16 +248,31 @@ async fn check_039_a_rejection_puts_steering_back_in_front() {
         async fn before_step(&self, claim: Vec<Claim>) -> Result<Vec<Claim>, Rejected> {
             let mut count = self.0.lock().unwrap();
             *count += 1;
-            if *count == 2 { Err(Rejected("no".to_owned())) } else { Ok(claim) }
+            if *count == 2 {
+                Err(Rejected("no".to_owned()))
+            } else {
+                Ok(claim)
+            }
         }
     }
-    harness.turn_hooks.push(std::sync::Arc::new(Second(Mutex::new(0))));
+    harness
+        .turn_hooks
+        .push(std::sync::Arc::new(Second(Mutex::new(0))));
     let (_engine, session) = harness.session().await;
     let first = session.prompt(text("look")).await.unwrap();
-    wait_for(&session, 0, |payload| matches!(payload, Payload::UserMessage { .. }).then_some(())).await;
+    wait_for(&session, 0, |payload| {
+        matches!(payload, Payload::UserMessage { .. }).then_some(())
+    })
+    .await;
     let steer = session.prompt(text("kept")).await.unwrap();
-    assert_eq!(within(first.outcome()).await.unwrap().status, TurnStatus::Rejected);
-    assert_eq!(within(steer.outcome()).await.unwrap().status, TurnStatus::Rejected);
+    assert_eq!(
+        within(first.outcome()).await.unwrap().status,
+        TurnStatus::Rejected
+    );
+    assert_eq!(
+        within(steer.outcome()).await.unwrap().status,
+        TurnStatus::Rejected
+    );
     complete(&session, "next").await;
     let inputs: Vec<String> = events(&session)
         .await
@@ -238,7 +303,10 @@ async fn check_043_racing_prompts_make_one_turn_or_two_and_lose_nothing() {
         answers.push(session.prompt(text(&format!("p{n}"))).await.unwrap());
     }
     for answer in answers {
-        assert_eq!(within(answer.outcome()).await.unwrap().status, TurnStatus::Completed);
+        assert_eq!(
+            within(answer.outcome()).await.unwrap().status,
+            TurnStatus::Completed
+        );
     }
     let mut inputs: Vec<String> = events(&session)
         .await
@@ -262,7 +330,12 @@ async fn check_044_an_unknown_tool_is_an_error_result_and_the_turn_goes_on() {
     );
     let (_engine, session) = harness.session().await;
     complete(&session, "go").await;
-    assert!(result(&session, "c1").await.unwrap_err().contains("Teleport"));
+    assert!(
+        result(&session, "c1")
+            .await
+            .unwrap_err()
+            .contains("Teleport")
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -273,7 +346,10 @@ async fn check_045_a_steer_during_the_last_step_needs_no_other_wake() {
     );
     let (_engine, session) = harness.session().await;
     let first = session.prompt(text("first")).await.unwrap();
-    wait_for(&session, 0, |payload| matches!(payload, Payload::AssistantChunk { .. }).then_some(())).await;
+    wait_for(&session, 0, |payload| {
+        matches!(payload, Payload::AssistantChunk { .. }).then_some(())
+    })
+    .await;
     let late = session.prompt(text("late")).await.unwrap();
     within(first.outcome()).await.unwrap();
     within(late.outcome()).await.unwrap();
@@ -281,10 +357,12 @@ async fn check_045_a_steer_during_the_last_step_needs_no_other_wake() {
         .await
         .into_iter()
         .filter_map(|event| match event.payload {
-            Payload::AssistantMessage { parts, .. } => parts.into_iter().next().map(|part| match part {
-                Part::Text { text } => text,
-                other => panic!("{other:?}"),
-            }),
+            Payload::AssistantMessage { parts, .. } => {
+                parts.into_iter().next().map(|part| match part {
+                    Part::Text { text } => text,
+                    other => panic!("{other:?}"),
+                })
+            }
             _ => None,
         })
         .collect();
@@ -299,13 +377,18 @@ async fn check_046_r054_a_cut_stream_fails_the_turn_and_the_session_stays_usable
     );
     let (_engine, session) = harness.session().await;
     assert_eq!(prompt(&session, "cut").await.status, TurnStatus::Failed);
-    let partial = events(&session).await.into_iter().find_map(|event| match event.payload {
-        Payload::AssistantMessage { parts, partial } => Some((parts, partial)),
-        _ => None,
-    });
+    let partial = events(&session)
+        .await
+        .into_iter()
+        .find_map(|event| match event.payload {
+            Payload::AssistantMessage { parts, partial } => Some((parts, partial)),
+            _ => None,
+        });
     let (parts, partial) = partial.expect("what was said is kept");
     assert!(partial);
-    assert!(matches!(&parts[0], Part::Text { text } if "half of an answer".starts_with(text.as_str())));
+    assert!(
+        matches!(&parts[0], Part::Text { text } if "half of an answer".starts_with(text.as_str()))
+    );
     complete(&session, "again").await;
 }
 
@@ -313,7 +396,10 @@ async fn check_046_r054_a_cut_stream_fails_the_turn_and_the_session_stays_usable
 async fn check_048_an_output_limit_is_seen_in_the_turns_status() {
     let harness = Harness::new(r#"{"say":"as far as it we","stop":"length"}"#);
     let (_engine, session) = harness.session().await;
-    assert_eq!(prompt(&session, "write").await.status, TurnStatus::OutputLimit);
+    assert_eq!(
+        prompt(&session, "write").await.status,
+        TurnStatus::OutputLimit
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -326,11 +412,23 @@ async fn a_refusal_leaves_the_history_and_stays_in_the_log() {
     assert_eq!(prompt(&session, "bad").await.status, TurnStatus::Refused);
     complete(&session, "good").await;
     let history: Vec<String> = session.state(|state| {
-        state.history.messages().iter().map(|message| format!("{:?}", message.parts)).collect()
+        state
+            .history
+            .messages()
+            .iter()
+            .map(|message| format!("{:?}", message.parts))
+            .collect()
     });
     assert_eq!(history.len(), 2, "{history:?}");
     assert!(!history.iter().any(|text| text.contains("bad")));
-    assert!(names(&session).await.iter().filter(|name| *name == "user/message").count() == 2);
+    assert!(
+        names(&session)
+            .await
+            .iter()
+            .filter(|name| *name == "user/message")
+            .count()
+            == 2
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -378,7 +476,11 @@ async fn check_077_equal_call_ids_are_told_apart() {
             _ => None,
         })
         .collect();
-    assert_eq!(ids.iter().collect::<std::collections::HashSet<_>>().len(), 3, "{ids:?}");
+    assert_eq!(
+        ids.iter().collect::<std::collections::HashSet<_>>().len(),
+        3,
+        "{ids:?}"
+    );
     assert!(result(&session, &ids[0]).await.unwrap().contains("a.txt"));
     assert!(result(&session, &ids[1]).await.unwrap().contains("b.txt"));
 }
@@ -388,12 +490,17 @@ async fn thinking_is_kept_with_the_provider_that_made_it() {
     let harness = Harness::new(r#"{"think":"hm","say":"yes"}"#);
     let (_engine, session) = harness.session().await;
     complete(&session, "think").await;
-    let parts = events(&session).await.into_iter().find_map(|event| match event.payload {
-        Payload::AssistantMessage { parts, .. } => Some(parts),
-        _ => None,
-    });
+    let parts = events(&session)
+        .await
+        .into_iter()
+        .find_map(|event| match event.payload {
+            Payload::AssistantMessage { parts, .. } => Some(parts),
+            _ => None,
+        });
     let parts = parts.unwrap();
-    assert!(matches!(&parts[0], Part::Thinking { text, provider, .. } if text == "hm" && provider == "scripted"));
+    assert!(
+        matches!(&parts[0], Part::Thinking { text, provider, .. } if text == "hm" && provider == "scripted")
+    );
     assert!(matches!(&parts[1], Part::Text { text } if text == "yes"));
 }
 
@@ -406,17 +513,31 @@ async fn r036_a_link_reaches_the_model_as_its_decoded_path() {
     assert!(uri.contains("%C3%A9%23.txt"), "{uri}");
     let blocks = vec![
         InputBlock::Text("see".to_owned()),
-        InputBlock::ResourceLink { uri, name: "é#.txt".to_owned() },
-        InputBlock::ResourceLink { uri: "file:///nowhere/x.txt".to_owned(), name: "x.txt".to_owned() },
+        InputBlock::ResourceLink {
+            uri,
+            name: "é#.txt".to_owned(),
+        },
+        InputBlock::ResourceLink {
+            uri: "file:///nowhere/x.txt".to_owned(),
+            name: "x.txt".to_owned(),
+        },
     ];
-    within(session.prompt(blocks).await.unwrap().outcome()).await.unwrap();
-    let sent = events(&session).await.into_iter().find_map(|event| match event.payload {
-        Payload::UserMessage { text, .. } => Some(text),
-        _ => None,
-    });
+    within(session.prompt(blocks).await.unwrap().outcome())
+        .await
+        .unwrap();
+    let sent = events(&session)
+        .await
+        .into_iter()
+        .find_map(|event| match event.payload {
+            Payload::UserMessage { text, .. } => Some(text),
+            _ => None,
+        });
     let sent = sent.unwrap();
     assert!(sent.contains(file.to_str().unwrap()), "{sent}");
-    assert!(sent.contains("/nowhere/x.txt") && sent.contains("cannot be read"), "{sent}");
+    assert!(
+        sent.contains("/nowhere/x.txt") && sent.contains("cannot be read"),
+        "{sent}"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -429,7 +550,10 @@ async fn r131_a_huge_result_does_not_end_the_session() {
     ));
     std::fs::copy(&file, harness_with.work().join("one-line.txt")).unwrap();
     let engine = harness_with.engine();
-    let session = engine.create_session(harness.work(), Vec::new()).await.unwrap();
+    let session = engine
+        .create_session(harness.work(), Vec::new())
+        .await
+        .unwrap();
     session.attach(None);
     complete(&session, "read").await;
     assert!(result(&session, "c1").await.unwrap().len() < 300_000);
@@ -448,11 +572,25 @@ async fn a_panic_in_a_hook_fails_the_turn_and_nothing_else() {
         }
     }
     let mut harness = Harness::new(r#"{"say":"hi"}"#);
-    harness.turn_hooks.push(std::sync::Arc::new(Panics(Mutex::new(true))));
+    harness
+        .turn_hooks
+        .push(std::sync::Arc::new(Panics(Mutex::new(true))));
     let (_engine, session) = harness.session().await;
     assert_eq!(prompt(&session, "one").await.status, TurnStatus::Failed);
     status(&session, AgentStatus::Idle).await;
     complete(&session, "two").await;
-    assert_eq!(names(&session).await.iter().filter(|found| *found == "turn/end").count(), 2);
-    assert_eq!(name(&Payload::TurnStart { agent: String::new() }), "turn/start");
+    assert_eq!(
+        names(&session)
+            .await
+            .iter()
+            .filter(|found| *found == "turn/end")
+            .count(),
+        2
+    );
+    assert_eq!(
+        name(&Payload::TurnStart {
+            agent: String::new()
+        }),
+        "turn/start"
+    );
 }
