@@ -132,15 +132,14 @@ impl Backoff {
     async fn wait(&self, emit: &Emitter, attempt: u32, delay: Duration, reason: String) {
         let mut earliest = Instant::now() + delay;
         // A first try starts at once while nothing is known against it; a later one is
-        // announced even when its delay is nothing.
-        let mut announced = attempt == 1;
-        loop {
+        // announced even when its delay is nothing. While one sleeps, another may have
+        // been told to wait longer: that is heeded once for each try, or a crowd in front
+        // of a provider that stays down would give up one by one instead of together.
+        for only_if_held in [attempt == 1, true] {
             let now = Instant::now();
-            let slot = match self.slot(earliest, now, announced) {
-                Some(slot) => slot,
-                None => return,
+            let Some(slot) = self.slot(earliest, now, only_if_held) else {
+                return;
             };
-            announced = true;
             emit.send(StreamEvent::Retry {
                 attempt,
                 delay: slot.saturating_duration_since(now),
@@ -148,7 +147,6 @@ impl Backoff {
             })
             .await;
             tokio::time::sleep_until(slot).await;
-            // While this one slept, another may have been told to wait longer.
             earliest = slot;
         }
     }

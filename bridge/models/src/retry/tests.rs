@@ -14,6 +14,8 @@ use tokio::task::JoinSet;
 use super::*;
 use crate::emit;
 
+const IN_FLIGHT: Duration = Duration::from_millis(5);
+
 fn overloaded() -> ModelError {
     ModelError::Status {
         provider: "p".to_owned(),
@@ -56,7 +58,11 @@ async fn request(
                     tries.len()
                 };
                 let failure = fails(number);
-                async move { failure.map_or(Ok(()), Err) }
+                async move {
+                    // An answer takes its time, in which others ask as well.
+                    tokio::time::sleep(IN_FLIGHT).await;
+                    failure.map_or(Ok(()), Err)
+                }
             })
             .await
     });
@@ -150,6 +156,7 @@ async fn r130_agents_side_by_side_do_not_come_back_in_lockstep() {
             while let Some(done) = set.join_next().await {
                 let (tries, _, error) = done.unwrap();
                 assert!(error.is_none(), "{error:?} after {tries:?}");
+                assert!(tries.len() > 1, "all asked before the first was refused");
                 again.extend(tries.into_iter().skip(1));
             }
             again.sort();
@@ -159,6 +166,26 @@ async fn r130_agents_side_by_side_do_not_come_back_in_lockstep() {
             }
         }
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn r130_a_crowd_before_a_provider_that_stays_down_gives_up_together() {
+    let backoff = backoff(jitter(&[0.5]));
+    let start = Instant::now();
+    let mut set = JoinSet::new();
+    for _ in 0..64 {
+        set.spawn(request(backoff.clone(), start, |_| passing(None)));
+    }
+    while let Some(done) = set.join_next().await {
+        let (tries, retries, error) = done.unwrap();
+        assert_eq!(tries.len(), 4);
+        assert!(retries.len() <= 8 && error.is_some());
+    }
+    assert!(
+        start.elapsed() < Duration::from_secs(60),
+        "{:?}",
+        start.elapsed()
+    );
 }
 
 #[tokio::test(start_paused = true)]
