@@ -551,5 +551,8 @@ async fn r125_an_editor_that_does_not_answer_is_not_waited_for_for_ever() {
     bench.put("a.txt", "one\n");
     let output = read(&bench, "a.txt").await;
     assert_eq!(output.text, "     1\tone");
-    assert_eq!(output.remarks, ["read from disk: the editor did not answer"]);
+    assert_eq!(
+        output.remarks,
+        ["read from disk: the editor did not answer"]
+    );
 }
