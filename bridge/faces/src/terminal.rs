@@ -100,10 +100,18 @@ pub async fn run<W: Write + Send + 'static>(
     let (their_reader, their_writer) = tokio::io::split(theirs);
     let serving = acp::serve(engine, settings, their_reader, their_writer);
     let printer = Printer::start(output);
-    let client = Arc::new(TerminalClient::new(options.clone(), printer.handle(), input));
+    let client = Arc::new(TerminalClient::new(
+        options.clone(),
+        printer.handle(),
+        input,
+    ));
     let (reader, writer) = tokio::io::split(ours);
-    let (peer, connection) =
-        Connection::serve(reader, writer, Arc::clone(&client) as Arc<dyn Service>, Options::client());
+    let (peer, connection) = Connection::serve(
+        reader,
+        writer,
+        Arc::clone(&client) as Arc<dyn Service>,
+        Options::client(),
+    );
     let talk = async {
         let outcome = converse(&peer, &options, &client, &stop).await;
         peer.close();
@@ -130,8 +138,14 @@ async fn converse(
     peer.request::<Value>("initialize", &hello).await?;
     let new = json!({ "cwd": options.cwd, "mcpServers": [] });
     let answer: Value = peer.request("session/new", &new).await?;
-    let session = answer.get("sessionId").and_then(Value::as_str).ok_or(TerminalError::Shape("sessionId"))?;
-    let mut finished = Finished { session_id: session.to_owned(), stop_reason: "end_turn".to_owned() };
+    let session = answer
+        .get("sessionId")
+        .and_then(Value::as_str)
+        .ok_or(TerminalError::Shape("sessionId"))?;
+    let mut finished = Finished {
+        session_id: session.to_owned(),
+        stop_reason: "end_turn".to_owned(),
+    };
     for prompt in &options.prompts {
         client.prompted(prompt).await;
         finished.stop_reason = turn(peer, session, prompt, stop).await?;
@@ -144,7 +158,12 @@ async fn converse(
 }
 
 /// One turn; gives its stop reason.
-async fn turn(peer: &Peer, session: &str, prompt: &str, stop: &CancellationToken) -> Result<String, TerminalError> {
+async fn turn(
+    peer: &Peer,
+    session: &str,
+    prompt: &str,
+    stop: &CancellationToken,
+) -> Result<String, TerminalError> {
     let params = json!({ "sessionId": session, "prompt": [{ "type": "text", "text": prompt }] });
     let asking = peer.request_after_updates::<Value>(session, "session/prompt", &params);
     tokio::pin!(asking);
@@ -157,6 +176,9 @@ async fn turn(peer: &Peer, session: &str, prompt: &str, stop: &CancellationToken
             asking.await?
         }
     };
-    let reason = answer.get("stopReason").and_then(Value::as_str).ok_or(TerminalError::Shape("stopReason"))?;
+    let reason = answer
+        .get("stopReason")
+        .and_then(Value::as_str)
+        .ok_or(TerminalError::Shape("stopReason"))?;
     Ok(reason.to_owned())
 }

@@ -93,7 +93,9 @@ impl Asks {
 
     /// A prompt was answered.
     pub(crate) fn prompt_ended(&self) {
-        self.0.prompts.send_modify(|prompts| *prompts = prompts.saturating_sub(1));
+        self.0
+            .prompts
+            .send_modify(|prompts| *prompts = prompts.saturating_sub(1));
     }
 
     /// Resolves while a prompt is pending.

@@ -450,6 +450,31 @@ mod tests {
     }
 
     #[test]
+    fn r007_a_long_command_is_asked_about_whole_with_its_tail() {
+        let ask = |command: &str| {
+            let args = json!({ "command": command });
+            let card = Card::question("Bash", &args, command);
+            serde_json::to_string(&card.asking("c1", "it runs a command", Vec::new()))
+                .unwrap_or_default()
+        };
+        let command = format!(
+            "echo start{}rm -rf precious",
+            "\n".repeat(200) + &"x".repeat(20_000)
+        );
+        let asked = ask(&command);
+        let whole = serde_json::to_string(&command).unwrap_or_default();
+        assert!(
+            asked.contains(whole.trim_matches('"')),
+            "the whole command is in the content"
+        );
+        assert!(asked.len() < 48 * 1024);
+        // Beyond a frame's room both ends are there, and how much is missing between them.
+        let asked = ask(&format!("echo start{}rm -rf precious", "x".repeat(200_000)));
+        assert!(asked.contains("rm -rf precious") && asked.contains("bytes are not shown here"));
+        assert!(asked.len() < 48 * 1024);
+    }
+
+    #[test]
     fn exit_codes_come_from_the_ledger() {
         assert_eq!(exit_code(Ok("done")), Some(0));
         assert_eq!(exit_code(Ok("x\n--- terret ---\nexit status 3")), Some(3));

@@ -354,15 +354,21 @@ impl AcpFace {
     pub(super) async fn delete_session(&self, raw: &RawParams) -> Result<Value, RpcError> {
         let id = session_id(raw)?;
         let attachment = self.attached().remove(&id);
-        if let Ok(id) = id.parse::<SessionId>() {
-            self.engine
-                .delete_session(&id)
-                .await
-                .map_err(|error| engine_error(&error))?;
-        }
+        let Ok(id) = id.parse::<SessionId>() else {
+            return value(&v1::DeleteSessionResponse::new());
+        };
         if let Some(attachment) = attachment {
+            // Closed and let go of first: a log that is held open is not deleted.
+            match self.engine.close_session(&id).await {
+                Ok(()) | Err(EngineError::UnknownSession(_)) => {}
+                Err(error) => return Err(engine_error(&error)),
+            }
             attachment.finish().await;
         }
+        self.engine
+            .delete_session(&id)
+            .await
+            .map_err(|error| engine_error(&error))?;
         value(&v1::DeleteSessionResponse::new())
     }
 }

@@ -169,7 +169,11 @@ impl Turns {
             responder.fail(RpcError::auth_required(reason)).await;
             return;
         }
-        let notice = self.notice.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let notice = self
+            .notice
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take();
         if let Some(text) = notice
             && let Err(error) = self.session.notice(Severity::Warning, &text)
         {

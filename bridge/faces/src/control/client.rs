@@ -13,7 +13,9 @@ use terret_acp::{Connection, Options, Peer, RequestError, Service};
 use tokio::net::UnixStream;
 use tokio::task::JoinHandle;
 
-use super::messages::{DECIDE, Decide, INBOX, Inbox, LIVE, Live, LiveSession, PING, PendingItem, Pong, VerdictWord};
+use super::messages::{
+    DECIDE, Decide, INBOX, Inbox, LIVE, Live, LiveSession, PING, PendingItem, Pong, VerdictWord,
+};
 use super::server::remove_socket;
 
 /// An engine that does not answer in this time is busy or stuck; the others still count.
@@ -62,7 +64,9 @@ impl ControlClient {
         for path in sockets(runtime)? {
             match Self::connect(&path).await {
                 Ok(client) => clients.push(client),
-                Err(ControlError::Connect { source, .. }) if source.kind() == io::ErrorKind::ConnectionRefused => {
+                Err(ControlError::Connect { source, .. })
+                    if source.kind() == io::ErrorKind::ConnectionRefused =>
+                {
                     remove_socket(&path);
                 }
                 Err(error) => tracing::warn!(%error, "an engine was passed over"),
@@ -78,13 +82,21 @@ impl ControlClient {
     pub async fn connect(path: &Path) -> Result<Self, ControlError> {
         let stream = UnixStream::connect(path)
             .await
-            .map_err(|source| ControlError::Connect { path: path.to_owned(), source })?;
+            .map_err(|source| ControlError::Connect {
+                path: path.to_owned(),
+                source,
+            })?;
         let (reader, writer) = stream.into_split();
-        let (peer, connection) = Connection::serve(reader, writer, Arc::new(Silent), Options::client());
+        let (peer, connection) =
+            Connection::serve(reader, writer, Arc::new(Silent), Options::client());
         let connection = tokio::spawn(async move {
             connection.await;
         });
-        Ok(Self { path: path.to_owned(), peer, connection })
+        Ok(Self {
+            path: path.to_owned(),
+            peer,
+            connection,
+        })
     }
 
     /// The socket.
@@ -128,12 +140,21 @@ impl ControlClient {
         verdict: VerdictWord,
         reason: Option<String>,
     ) -> Result<(), ControlError> {
-        let request = Decide { session_id: session_id.to_owned(), id: id.to_owned(), verdict, reason };
+        let request = Decide {
+            session_id: session_id.to_owned(),
+            id: id.to_owned(),
+            verdict,
+            reason,
+        };
         self.ask::<Value>(DECIDE, &request).await?;
         Ok(())
     }
 
-    async fn ask<R: DeserializeOwned>(&self, method: &str, params: &(impl Serialize + Sync)) -> Result<R, ControlError> {
+    async fn ask<R: DeserializeOwned>(
+        &self,
+        method: &str,
+        params: &(impl Serialize + Sync),
+    ) -> Result<R, ControlError> {
         Ok(self.peer.request_within(LIMIT, method, params).await?)
     }
 }
@@ -146,7 +167,10 @@ impl Drop for ControlClient {
 
 /// The sockets of a runtime folder, in order; none when it is not there.
 fn sockets(runtime: &Path) -> Result<Vec<PathBuf>, ControlError> {
-    let failed = |source| ControlError::Folder { path: runtime.to_owned(), source };
+    let failed = |source| ControlError::Folder {
+        path: runtime.to_owned(),
+        source,
+    };
     let entries = match std::fs::read_dir(runtime) {
         Ok(entries) => entries,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -155,7 +179,10 @@ fn sockets(runtime: &Path) -> Result<Vec<PathBuf>, ControlError> {
     let mut found = Vec::new();
     for entry in entries {
         let path = entry.map_err(failed)?.path();
-        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        let name = path
+            .file_name()
+            .and_then(|name| name.to_str())
+            .unwrap_or_default();
         if name.starts_with("engine-") && name.ends_with(".sock") {
             found.push(path);
         }

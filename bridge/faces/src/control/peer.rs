@@ -30,7 +30,11 @@ pub(super) fn standing(stream: &UnixStream) -> io::Result<Standing> {
     let Some(pid) = credentials.pid().and_then(|pid| u32::try_from(pid).ok()) else {
         return Ok(Standing::Below);
     };
-    Ok(if descends(pid, std::process::id(), parent_of) { Standing::Below } else { Standing::Trusted })
+    Ok(if descends(pid, std::process::id(), parent_of) {
+        Standing::Below
+    } else {
+        Standing::Trusted
+    })
 }
 
 /// Whether `pid` is `ancestor` or comes from it. A chain that cannot be followed to its
@@ -58,7 +62,12 @@ fn descends(pid: u32, ancestor: u32, parent_of: impl Fn(u32) -> Option<u32>) -> 
 
 fn parent_of(pid: u32) -> Option<u32> {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
-    status.lines().find_map(|line| line.strip_prefix("PPid:"))?.trim().parse().ok()
+    status
+        .lines()
+        .find_map(|line| line.strip_prefix("PPid:"))?
+        .trim()
+        .parse()
+        .ok()
 }
 
 #[cfg(test)]
@@ -81,7 +90,10 @@ mod tests {
         assert!(!descends(60, 30, parents));
         assert!(!descends(30, 30, parents), "the engine itself");
         assert!(descends(70, 30, parents), "a loop is no proof");
-        assert!(descends(99, 30, parents), "a process that is gone is no proof");
+        assert!(
+            descends(99, 30, parents),
+            "a process that is gone is no proof"
+        );
     }
 
     #[test]

@@ -1,20 +1,26 @@
 //! The engine's end of the control socket.
 
-use std::os::unix::fs::{DirBuilderExt as _, FileTypeExt as _, MetadataExt as _, PermissionsExt as _};
+use std::os::unix::fs::{
+    DirBuilderExt as _, FileTypeExt as _, MetadataExt as _, PermissionsExt as _,
+};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use serde::Serialize;
 use serde_json::{Value, json};
-use terret_acp::{Connection, ErrorCode, IncomingRequest, Lane, Options, RawParams, RpcError, Service};
+use terret_acp::{
+    Connection, ErrorCode, IncomingRequest, Lane, Options, RawParams, RpcError, Service,
+};
 use terret_engine::room::log::SessionId;
 use terret_engine::{ApprovalError, Decision, Engine, SessionHandle};
 use tokio::net::UnixListener;
 use tokio::task::{JoinHandle, JoinSet};
 use tokio_util::sync::CancellationToken;
 
-use super::messages::{DECIDE, Decide, INBOX, Inbox, LIVE, Live, LiveSession, PING, PendingItem, Pong, VerdictWord};
+use super::messages::{
+    DECIDE, Decide, INBOX, Inbox, LIVE, Live, LiveSession, PING, PendingItem, Pong, VerdictWord,
+};
 use super::peer::{Standing, standing};
 use crate::text::{line, plain};
 
@@ -57,13 +63,22 @@ impl ControlServer {
         prepare(runtime)?;
         let path = runtime.join(format!("engine-{}.sock", std::process::id()));
         remove_socket(&path);
-        let listener =
-            UnixListener::bind(&path).map_err(|source| RuntimeError::Bind { path: path.clone(), source })?;
+        let listener = UnixListener::bind(&path).map_err(|source| RuntimeError::Bind {
+            path: path.clone(),
+            source,
+        })?;
         let mode = std::fs::Permissions::from_mode(0o600);
-        std::fs::set_permissions(&path, mode).map_err(|source| RuntimeError::Bind { path: path.clone(), source })?;
+        std::fs::set_permissions(&path, mode).map_err(|source| RuntimeError::Bind {
+            path: path.clone(),
+            source,
+        })?;
         let stop = CancellationToken::new();
         let task = tokio::spawn(accept(listener, engine, Arc::from(version), stop.clone()));
-        Ok(Self { path, stop, task: Some(task) })
+        Ok(Self {
+            path,
+            stop,
+            task: Some(task),
+        })
     }
 
     /// Where it listens.
@@ -91,12 +106,25 @@ impl Drop for ControlServer {
 
 /// Makes the folder, or makes sure that nobody else can reach into it.
 fn prepare(runtime: &Path) -> Result<(), RuntimeError> {
-    let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(runtime);
-    made.map_err(|source| RuntimeError::Make { path: runtime.to_owned(), source })?;
+    let made = std::fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(runtime);
+    made.map_err(|source| RuntimeError::Make {
+        path: runtime.to_owned(),
+        source,
+    })?;
     // Not followed: a link could lead anywhere later.
-    let found = std::fs::symlink_metadata(runtime)
-        .map_err(|source| RuntimeError::Make { path: runtime.to_owned(), source })?;
-    let unsafe_because = |why| Err(RuntimeError::Unsafe { path: runtime.to_owned(), why });
+    let found = std::fs::symlink_metadata(runtime).map_err(|source| RuntimeError::Make {
+        path: runtime.to_owned(),
+        source,
+    })?;
+    let unsafe_because = |why| {
+        Err(RuntimeError::Unsafe {
+            path: runtime.to_owned(),
+            why,
+        })
+    };
     if !found.is_dir() {
         return unsafe_because("is no folder");
     }
@@ -111,13 +139,19 @@ fn prepare(runtime: &Path) -> Result<(), RuntimeError> {
 
 /// Removes a socket of ours, and nothing else that bears its name.
 pub(super) fn remove_socket(path: &Path) {
-    let is_socket = std::fs::symlink_metadata(path).is_ok_and(|found| found.file_type().is_socket());
+    let is_socket =
+        std::fs::symlink_metadata(path).is_ok_and(|found| found.file_type().is_socket());
     if is_socket && let Err(error) = std::fs::remove_file(path) {
         tracing::debug!(%error, "a control socket was not removed");
     }
 }
 
-async fn accept(listener: UnixListener, engine: Engine, version: Arc<str>, stop: CancellationToken) {
+async fn accept(
+    listener: UnixListener,
+    engine: Engine,
+    version: Arc<str>,
+    stop: CancellationToken,
+) {
     let mut connections = JoinSet::new();
     loop {
         let room = connections.len() < MOST_CONNECTIONS;
@@ -140,9 +174,16 @@ async fn accept(listener: UnixListener, engine: Engine, version: Arc<str>, stop:
             tracing::warn!("a control connection of another user was refused");
             continue;
         }
-        let service = Control { engine: engine.clone(), version: Arc::clone(&version), standing };
+        let service = Control {
+            engine: engine.clone(),
+            version: Arc::clone(&version),
+            standing,
+        };
         let (reader, writer) = stream.into_split();
-        let options = Options { line_limit: 1024 * 1024, ..Options::agent() };
+        let options = Options {
+            line_limit: 1024 * 1024,
+            ..Options::agent()
+        };
         let (_peer, connection) = Connection::serve(reader, writer, Arc::new(service), options);
         connections.spawn(connection);
     }
@@ -164,9 +205,21 @@ impl Service for Control {
 
     async fn request(&self, call: IncomingRequest) {
         let outcome = match call.method.as_str() {
-            PING => value(&Pong { pid: std::process::id(), version: self.version.to_string() }),
-            LIVE => value(&Live { sessions: self.engine.live_sessions().iter().map(live).collect() }),
-            INBOX => value(&Inbox { items: self.engine.live_sessions().iter().flat_map(pending).collect() }),
+            PING => value(&Pong {
+                pid: std::process::id(),
+                version: self.version.to_string(),
+            }),
+            LIVE => value(&Live {
+                sessions: self.engine.live_sessions().iter().map(live).collect(),
+            }),
+            INBOX => value(&Inbox {
+                items: self
+                    .engine
+                    .live_sessions()
+                    .iter()
+                    .flat_map(pending)
+                    .collect(),
+            }),
             DECIDE => self.decide(&call.params),
             other => Err(RpcError::method_not_found(other)),
         };
@@ -183,24 +236,34 @@ impl Control {
             ));
         }
         let request: Decide = raw.parse()?;
-        let id: SessionId =
-            request.session_id.parse().map_err(|_| RpcError::session_not_found(&line(&request.session_id, 80)))?;
-        let session = self.engine.session(&id).ok_or_else(|| RpcError::session_not_found(id.as_str()))?;
+        let id: SessionId = request
+            .session_id
+            .parse()
+            .map_err(|_| RpcError::session_not_found(&line(&request.session_id, 80)))?;
+        let session = self
+            .engine
+            .session(&id)
+            .ok_or_else(|| RpcError::session_not_found(id.as_str()))?;
         let decision = match request.verdict {
             VerdictWord::AllowOnce => Decision::AllowOnce,
             VerdictWord::AllowForSession => Decision::AllowForSession,
-            VerdictWord::Reject => Decision::Reject { reason: request.reason },
+            VerdictWord::Reject => Decision::Reject {
+                reason: request.reason,
+            },
         };
         match session.decide(&request.id, decision, "inbox") {
             Ok(()) => Ok(json!({})),
-            Err(error @ ApprovalError::NotWaiting(_)) => Err(RpcError::new(ErrorCode::NotFound, error.to_string())),
+            Err(error @ ApprovalError::NotWaiting(_)) => {
+                Err(RpcError::new(ErrorCode::NotFound, error.to_string()))
+            }
             Err(error) => Err(RpcError::internal(error.to_string())),
         }
     }
 }
 
 fn live(session: &SessionHandle) -> LiveSession {
-    let (title, waiting) = session.state(|state| (state.title.clone(), state.approvals.pending().len()));
+    let (title, waiting) =
+        session.state(|state| (state.title.clone(), state.approvals.pending().len()));
     LiveSession {
         session_id: session.id().as_str().to_owned(),
         cwd: session.world().cwd().to_string_lossy().into_owned(),
@@ -231,5 +294,6 @@ fn pending(session: &SessionHandle) -> Vec<PendingItem> {
 }
 
 fn value(answer: &impl Serialize) -> Result<Value, RpcError> {
-    serde_json::to_value(answer).map_err(|_| RpcError::internal("the answer cannot be written as JSON"))
+    serde_json::to_value(answer)
+        .map_err(|_| RpcError::internal("the answer cannot be written as JSON"))
 }

@@ -26,7 +26,11 @@ pub(super) struct TerminalClient {
 }
 
 impl TerminalClient {
-    pub(super) fn new(options: TerminalOptions, printer: PrinterHandle, input: Arc<dyn Input>) -> Self {
+    pub(super) fn new(
+        options: TerminalOptions,
+        printer: PrinterHandle,
+        input: Arc<dyn Input>,
+    ) -> Self {
         Self {
             approvals: options.approvals,
             form: options.form,
@@ -70,16 +74,25 @@ impl TerminalClient {
             Err(error) => return responder.fail(error).await,
         };
         if self.form == Form::Json {
-            self.printer.print(json_line(&json!({ "type": "permission", "request": request }))).await;
+            self.printer
+                .print(json_line(
+                    &json!({ "type": "permission", "request": request }),
+                ))
+                .await;
         }
         match self.approvals {
             Approvals::AllowAll => responder.finish(select(&request, "allow_once")).await,
             Approvals::Nobody => {
-                let reason = "nobody can be asked here; allow it by a rule, another mode, or `--yes`";
+                let reason =
+                    "nobody can be asked here; allow it by a rule, another mode, or `--yes`";
                 responder.fail(RpcError::internal(reason)).await;
             }
             Approvals::Ask => {
-                let text = if self.form == Form::Text { self.render().question(&request) } else { String::new() };
+                let text = if self.form == Form::Text {
+                    self.render().question(&request)
+                } else {
+                    String::new()
+                };
                 let question = Question {
                     text,
                     request,
@@ -99,7 +112,11 @@ impl TerminalClient {
                     };
                     match asked {
                         Some(Some(kind)) => responder.finish(select(&question.request, kind)).await,
-                        _ => responder.respond(&json!({ "outcome": { "outcome": "cancelled" } })).await,
+                        _ => {
+                            responder
+                                .respond(&json!({ "outcome": { "outcome": "cancelled" } }))
+                                .await
+                        }
                     }
                 });
             }
@@ -128,8 +145,12 @@ impl Service for TerminalClient {
         if method != "session/update" {
             return;
         }
-        let Ok(params) = params.to_value() else { return };
-        let Some(update) = params.get("update") else { return };
+        let Ok(params) = params.to_value() else {
+            return;
+        };
+        let Some(update) = params.get("update") else {
+            return;
+        };
         let text = match self.form {
             Form::Text => self.render().update(update),
             Form::Json => json_line(&json!({ "type": "update", "update": update })),
@@ -165,12 +186,24 @@ impl Question {
 
 /// The answer that selects the first option of a kind; one that was not offered rejects.
 fn select(request: &Value, kind: &str) -> Result<Value, RpcError> {
-    let options = request.get("options").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+    let options = request
+        .get("options")
+        .and_then(Value::as_array)
+        .map(Vec::as_slice)
+        .unwrap_or_default();
     let of = |kind: &str| {
-        let option = options.iter().find(|option| option.get("kind").and_then(Value::as_str) == Some(kind))?;
+        let option = options
+            .iter()
+            .find(|option| option.get("kind").and_then(Value::as_str) == Some(kind))?;
         option.get("optionId").cloned()
     };
-    let id = of(kind).or_else(|| of(if kind == "allow_always" { "allow_once" } else { "reject_once" }));
+    let id = of(kind).or_else(|| {
+        of(if kind == "allow_always" {
+            "allow_once"
+        } else {
+            "reject_once"
+        })
+    });
     id.map(|id| json!({ "outcome": { "outcome": "selected", "optionId": id } }))
         .ok_or_else(|| RpcError::invalid_params("no option fits the answer"))
 }

@@ -25,12 +25,20 @@ pub(super) struct Render {
 
 impl Render {
     pub(super) fn new(colour: bool) -> Self {
-        Self { colour, fresh: true, ..Self::default() }
+        Self {
+            colour,
+            fresh: true,
+            ..Self::default()
+        }
     }
 
     /// A prompt, as the person wrote it.
     pub(super) fn prompt(&mut self, text: &str) -> String {
-        let shown = format!("{}{}\n", self.line_start(), self.paint("1", &format!("> {}", plain(text))));
+        let shown = format!(
+            "{}{}\n",
+            self.line_start(),
+            self.paint("1", &format!("> {}", plain(text)))
+        );
         self.fresh = true;
         shown
     }
@@ -40,21 +48,31 @@ impl Render {
         let field = |key: &str| update.get(key).and_then(Value::as_str).unwrap_or_default();
         match field("sessionUpdate") {
             "agent_message_chunk" => {
-                let text = plain(update.pointer("/content/text").and_then(Value::as_str).unwrap_or_default());
+                let text = plain(
+                    update
+                        .pointer("/content/text")
+                        .and_then(Value::as_str)
+                        .unwrap_or_default(),
+                );
                 if !text.is_empty() {
                     self.fresh = text.ends_with('\n');
                 }
                 text
             }
             "tool_call" => {
-                self.titles.insert(field("toolCallId").to_owned(), field("title").to_owned());
+                self.titles
+                    .insert(field("toolCallId").to_owned(), field("title").to_owned());
                 let line = format!("● {}", plain(field("title")));
                 self.block(&self.paint("36", &line))
             }
             "tool_call_update" => self.call(field("toolCallId"), field("status"), update),
             "plan" => self.plan(update),
             "notice" => {
-                let code = if field("severity") == "error" { "31" } else { "33" };
+                let code = if field("severity") == "error" {
+                    "31"
+                } else {
+                    "33"
+                };
                 let mut text = plain(field("title"));
                 if !field("description").is_empty() {
                     text = plain(field("description"));
@@ -73,9 +91,17 @@ impl Render {
         for text in texts(&call) {
             shown.push_str(&indented(&plain(text)));
         }
-        let id = call.get("toolCallId").and_then(Value::as_str).unwrap_or_default();
+        let id = call
+            .get("toolCallId")
+            .and_then(Value::as_str)
+            .unwrap_or_default();
         shown.push_str(&self.call_diffs(id, &call));
-        for option in request.get("options").and_then(Value::as_array).into_iter().flatten() {
+        for option in request
+            .get("options")
+            .and_then(Value::as_array)
+            .into_iter()
+            .flatten()
+        {
             let field = |key: &str| option.get(key).and_then(Value::as_str).unwrap_or_default();
             let key = match field("kind") {
                 "allow_once" => 'y',
@@ -131,7 +157,12 @@ impl Render {
     /// change and with the end.
     fn call_diffs(&mut self, id: &str, holder: &Value) -> String {
         let mut shown = String::new();
-        for item in holder.get("content").and_then(Value::as_array).into_iter().flatten() {
+        for item in holder
+            .get("content")
+            .and_then(Value::as_array)
+            .into_iter()
+            .flatten()
+        {
             if item.get("type").and_then(Value::as_str) != Some("diff") {
                 continue;
             }
@@ -166,7 +197,11 @@ impl Render {
     }
 
     fn plan(&mut self, update: &Value) -> String {
-        let entries = update.get("entries").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+        let entries = update
+            .get("entries")
+            .and_then(Value::as_array)
+            .map(Vec::as_slice)
+            .unwrap_or_default();
         if entries.is_empty() {
             return String::new();
         }
@@ -195,14 +230,24 @@ impl Render {
     }
 
     fn paint(&self, code: &str, text: &str) -> String {
-        if self.colour { format!("\u{1b}[{code}m{text}\u{1b}[0m") } else { text.to_owned() }
+        if self.colour {
+            format!("\u{1b}[{code}m{text}\u{1b}[0m")
+        } else {
+            text.to_owned()
+        }
     }
 }
 
 /// The texts among a call's contents.
 fn texts(holder: &Value) -> impl DoubleEndedIterator<Item = &str> {
-    let items = holder.get("content").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
-    items.iter().filter_map(|item| item.pointer("/content/text").and_then(Value::as_str))
+    let items = holder
+        .get("content")
+        .and_then(Value::as_array)
+        .map(Vec::as_slice)
+        .unwrap_or_default();
+    items
+        .iter()
+        .filter_map(|item| item.pointer("/content/text").and_then(Value::as_str))
 }
 
 fn indented(text: &str) -> String {
@@ -219,7 +264,9 @@ mod tests {
     fn text_and_cards_keep_to_their_lines() {
         let mut render = Render::new(false);
         let mut shown = render.update(&json!({"sessionUpdate": "agent_message_chunk", "content": {"type": "text", "text": "Let me see"}}));
-        shown += &render.update(&json!({"sessionUpdate": "tool_call", "toolCallId": "c1", "title": "Read a.txt"}));
+        shown += &render.update(
+            &json!({"sessionUpdate": "tool_call", "toolCallId": "c1", "title": "Read a.txt"}),
+        );
         shown += &render.update(&json!({"sessionUpdate": "tool_call_update", "toolCallId": "c1", "status": "completed"}));
         assert_eq!(shown, "Let me see\n● Read a.txt\n✓ Read a.txt\n");
     }
@@ -238,7 +285,15 @@ mod tests {
         let call = json!({"toolCallId": "c", "title": "Edit a.txt", "content": diff});
         let options = json!([{"optionId": "y", "kind": "allow_once", "name": "Allow once"}]);
         let question = render.question(&json!({"toolCall": call, "options": options}));
-        assert_eq!(question, "? Edit a.txt\n  /a.txt:2\n    - two\n    + 2\n  [y] Allow once\n> ");
-        assert_eq!(render.update(&json!({"sessionUpdate": "tool_call_update", "toolCallId": "c", "content": diff})), "");
+        assert_eq!(
+            question,
+            "? Edit a.txt\n  /a.txt:2\n    - two\n    + 2\n  [y] Allow once\n> "
+        );
+        assert_eq!(
+            render.update(
+                &json!({"sessionUpdate": "tool_call_update", "toolCallId": "c", "content": diff})
+            ),
+            ""
+        );
     }
 }

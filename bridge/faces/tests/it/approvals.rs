@@ -7,11 +7,18 @@ use crate::stage::{Setting, Stage, stop_reason, text, updates};
 
 fn edit() -> Script {
     let args = json!({ "file_path": "notes.txt", "old_string": "two", "new_string": "2" });
-    Script::new().reply(Reply::on("^edit$").call_as("e1", "Edit", args)).say("Done.").say("Done.").say("Done.")
+    // The replies of one turn, in order.
+    Script::new()
+        .reply(Reply::new().call("Read", json!({ "file_path": "notes.txt" })))
+        .reply(Reply::new().call_as("e1", "Edit", args))
+        .say("Done.")
 }
 
 fn asking(policy: PermissionPolicy) -> Setting {
-    let options = EditorOptions { permission: policy, ..Preset::zed().into() };
+    let options = EditorOptions {
+        permission: policy,
+        ..Preset::zed().into()
+    };
     Setting::from(edit()).editor(options)
 }
 
@@ -19,31 +26,70 @@ fn asking(policy: PermissionPolicy) -> Setting {
 async fn an_allowed_edit_is_asked_with_its_diff_and_made() {
     let stage = Stage::new(asking(PermissionPolicy::AllowOnce));
     let session = stage.session().await;
-    assert_eq!(stop_reason(&stage.editor.prompt(&session, "edit").await.unwrap()), "end_turn");
-    assert_eq!(std::fs::read_to_string(stage.path("notes.txt")).unwrap(), "one\n2\nthree\n");
+    assert_eq!(
+        stop_reason(&stage.editor.prompt(&session, "edit").await.unwrap()),
+        "end_turn"
+    );
+    assert_eq!(
+        std::fs::read_to_string(stage.path("notes.txt")).unwrap(),
+        "one\n2\nthree\n"
+    );
     let seen = stage.finish().await;
-    let asked = seen.requests_of_agent("session/request_permission").next().unwrap().params().unwrap().clone();
+    let asked = seen
+        .requests_of_agent("session/request_permission")
+        .next()
+        .unwrap()
+        .params()
+        .unwrap()
+        .clone();
     let call = &asked["toolCall"];
-    assert_eq!((&call["kind"], &call["status"]), (&json!("edit"), &json!("pending")));
+    assert_eq!(
+        (&call["kind"], &call["status"]),
+        (&json!("edit"), &json!("pending"))
+    );
     assert!(call["title"].as_str().unwrap().contains("notes.txt"));
     assert_eq!(call["rawInput"]["new_string"], "2");
     assert_eq!(call["content"][0]["type"], "diff");
     assert_eq!(call["content"][0]["oldText"], "one\ntwo\nthree\n");
     assert_eq!(call["content"][0]["newText"], "one\n2\nthree\n");
-    let kinds: Vec<&Value> = asked["options"].as_array().unwrap().iter().map(|option| &option["kind"]).collect();
+    let kinds: Vec<&Value> = asked["options"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|option| &option["kind"])
+        .collect();
     assert_eq!(kinds, ["allow_once", "allow_always", "reject_once"]);
-    assert!(asked["options"][1]["name"].as_str().unwrap().contains("Edit(notes.txt)"));
+    assert!(
+        asked["options"][1]["name"]
+            .as_str()
+            .unwrap()
+            .contains("Edit(notes.txt)")
+    );
 }
 
 #[tokio::test]
 async fn whatever_is_not_an_offered_yes_denies() {
-    for policy in [PermissionPolicy::RejectOnce, PermissionPolicy::Error, PermissionPolicy::UnknownOption] {
+    for policy in [
+        PermissionPolicy::RejectOnce,
+        PermissionPolicy::Error,
+        PermissionPolicy::UnknownOption,
+    ] {
         let stage = Stage::new(asking(policy.clone()));
         let session = stage.session().await;
-        assert_eq!(stop_reason(&stage.editor.prompt(&session, "edit").await.unwrap()), "end_turn");
-        assert_eq!(std::fs::read_to_string(stage.path("notes.txt")).unwrap(), "one\ntwo\nthree\n", "{policy:?}");
+        assert_eq!(
+            stop_reason(&stage.editor.prompt(&session, "edit").await.unwrap()),
+            "end_turn"
+        );
+        assert_eq!(
+            std::fs::read_to_string(stage.path("notes.txt")).unwrap(),
+            "one\ntwo\nthree\n",
+            "{policy:?}"
+        );
         let seen = stage.finish().await;
-        assert_eq!(updates(&seen, "tool_call_update").last().unwrap()["status"], "failed");
+        assert_eq!(
+            updates(&seen, "tool_call_update").last().unwrap()["status"],
+            "failed"
+        );
     }
 }
 
@@ -55,35 +101,64 @@ async fn a_decision_elsewhere_takes_the_question_back() {
     let asked = stage.editor.wait_permission(0).await.unwrap();
     let handle = stage.engine.session(&session.parse().unwrap()).unwrap();
     let waiting = handle.state(|state| state.approvals.pending()[0].id.clone());
-    handle.decide(&waiting, terret_engine::Decision::AllowOnce, "inbox").unwrap();
-    assert_eq!(stop_reason(&stage.editor.response(prompt).await.unwrap()), "end_turn");
+    handle
+        .decide(&waiting, terret_engine::Decision::AllowOnce, "inbox")
+        .unwrap();
+    assert_eq!(
+        stop_reason(&stage.editor.response(prompt).await.unwrap()),
+        "end_turn"
+    );
     let seen = stage.finish().await;
-    let notice = seen.from_agent().find(|frame| frame.method() == Some("$/cancel_request")).unwrap();
+    let notice = seen
+        .from_agent()
+        .find(|frame| frame.method() == Some("$/cancel_request"))
+        .unwrap();
     assert_eq!(notice.params().unwrap()["requestId"], asked.id);
 }
 
 #[tokio::test]
 async fn a_granted_rule_settles_what_it_covers() {
     let args = |n: u32| json!({ "file_path": "many.txt", "content": format!("{n}\n") });
-    let reply = (0..3).fold(Reply::on("^go$"), |reply, n| reply.call_as(&format!("w{n}"), "Write", args(n)));
-    let options = EditorOptions { permission: PermissionPolicy::AllowAlways, ..Preset::zed().into() };
-    let stage = Stage::new(Setting::from(Script::new().reply(reply).say("Done.").say("Done.")).editor(options));
+    let reply = (0..3).fold(Reply::on("^go$"), |reply, n| {
+        reply.call_as(&format!("w{n}"), "Write", args(n))
+    });
+    let options = EditorOptions {
+        permission: PermissionPolicy::AllowAlways,
+        ..Preset::zed().into()
+    };
+    let stage = Stage::new(
+        Setting::from(Script::new().reply(reply).reply(Reply::on("").say("Done."))).editor(options),
+    );
     let session = stage.session().await;
     stage.editor.prompt(&session, "go").await.unwrap();
-    assert_eq!(std::fs::read_to_string(stage.path("many.txt")).unwrap(), "2\n");
+    assert_eq!(
+        std::fs::read_to_string(stage.path("many.txt")).unwrap(),
+        "2\n"
+    );
     let seen = stage.finish().await;
-    assert_eq!(seen.requests_of_agent("session/request_permission").count(), 1);
+    assert_eq!(
+        seen.requests_of_agent("session/request_permission").count(),
+        1
+    );
 }
 
 #[tokio::test]
 async fn a_new_file_has_no_old_text() {
     let args = json!({ "file_path": "new.txt", "content": "hello\n" });
-    let script = Script::new().reply(Reply::on("^go$").call("Write", args)).say("Done.");
+    let script = Script::new()
+        .reply(Reply::on("^go$").call("Write", args))
+        .reply(Reply::on("").say("Done."));
     let stage = Stage::new(script);
     let session = stage.session().await;
     stage.editor.prompt(&session, "go").await.unwrap();
     let seen = stage.finish().await;
-    let asked = seen.requests_of_agent("session/request_permission").next().unwrap().params().unwrap().clone();
+    let asked = seen
+        .requests_of_agent("session/request_permission")
+        .next()
+        .unwrap()
+        .params()
+        .unwrap()
+        .clone();
     let diff = &asked["toolCall"]["content"][0];
     assert!(diff["oldText"].is_null());
     assert_eq!(diff["newText"], "hello\n");
@@ -94,27 +169,50 @@ async fn a_new_file_has_no_old_text() {
 #[tokio::test]
 async fn what_is_shown_for_a_decision_hides_nothing() {
     let args = json!({ "file_path": "a\u{202e}txt.exe", "content": "x" });
-    let script = Script::new().reply(Reply::on("^go$").call("Write", args)).say("Done.");
-    let options = EditorOptions { permission: PermissionPolicy::RejectOnce, ..EditorOptions::default() };
+    let script = Script::new()
+        .reply(Reply::on("^go$").call("Write", args))
+        .reply(Reply::on("").say("Done."));
+    let options = EditorOptions {
+        permission: PermissionPolicy::RejectOnce,
+        ..EditorOptions::default()
+    };
     let stage = Stage::new(Setting::from(script).editor(options));
     let session = stage.session().await;
     stage.editor.prompt(&session, "go").await.unwrap();
     let seen = stage.finish().await;
-    let asked = seen.requests_of_agent("session/request_permission").next().unwrap().params().unwrap().clone();
+    let asked = seen
+        .requests_of_agent("session/request_permission")
+        .next()
+        .unwrap()
+        .params()
+        .unwrap()
+        .clone();
     let title = asked["toolCall"]["title"].as_str().unwrap();
-    assert!(title.contains("\\u{202e}") && !title.contains('\u{202e}'), "{title}");
+    assert!(
+        title.contains("\\u{202e}") && !title.contains('\u{202e}'),
+        "{title}"
+    );
 }
 
 #[tokio::test]
 async fn large_changes_stay_within_a_frame() {
     let content = "\u{1}line with \"quotes\"\n".repeat(20_000);
     let args = json!({ "file_path": "large.txt", "content": content });
-    let script = Script::new().reply(Reply::on("^go$").call("Write", args)).say("Done.");
+    let script = Script::new()
+        .reply(Reply::on("^go$").call("Write", args))
+        .reply(Reply::on("").say("Done."));
     let stage = Stage::new(script);
     let session = stage.session().await;
     stage.editor.prompt(&session, "go").await.unwrap();
-    assert_eq!(std::fs::read_to_string(stage.path("large.txt")).unwrap(), content);
-    stage.editor.load_session(&session, stage.workspace.root()).await.unwrap();
+    assert_eq!(
+        std::fs::read_to_string(stage.path("large.txt")).unwrap(),
+        content
+    );
+    stage
+        .editor
+        .load_session(&session, stage.workspace.root())
+        .await
+        .unwrap();
     let seen = stage.finish().await;
     assert!(text(&seen, "agent_message_chunk").starts_with("Done."));
 }

@@ -20,10 +20,16 @@ static SCHEMAS: LazyLock<HashMap<&'static str, Validator>> = LazyLock::new(|| {
         ("session/close", schema::<v1::CloseSessionResponse>()),
         ("session/delete", schema::<v1::DeleteSessionResponse>()),
         ("session/set_mode", schema::<v1::SetSessionModeResponse>()),
-        ("session/set_config_option", schema::<v1::SetSessionConfigOptionResponse>()),
+        (
+            "session/set_config_option",
+            schema::<v1::SetSessionConfigOptionResponse>(),
+        ),
         ("session/prompt", schema::<v1::PromptResponse>()),
         ("session/update", schema::<v1::SessionNotification>()),
-        ("session/request_permission", schema::<v1::RequestPermissionRequest>()),
+        (
+            "session/request_permission",
+            schema::<v1::RequestPermissionRequest>(),
+        ),
         ("fs/read_text_file", schema::<v1::ReadTextFileRequest>()),
         ("fs/write_text_file", schema::<v1::WriteTextFileRequest>()),
         ("error", schema::<v1::Error>()),
@@ -45,11 +51,16 @@ pub fn check(transcript: &Transcript) {
             }
             continue;
         }
-        let Some(json) = &frame.json else { panic!("not JSON: {}", frame.line) };
+        let Some(json) = &frame.json else {
+            panic!("not JSON: {}", frame.line)
+        };
         if let Some(error) = json.get("error") {
             fits("error", error, &frame.line);
         } else if let Some(result) = json.get("result") {
-            let method = asked.get(&json["id"].to_string()).map(String::as_str).unwrap_or_default();
+            let method = asked
+                .get(&json["id"].to_string())
+                .map(String::as_str)
+                .unwrap_or_default();
             fits(method, result, &frame.line);
         } else if frame.method() != Some("$/cancel_request") {
             fits(frame.method().unwrap(), &json["params"], &frame.line);
@@ -58,7 +69,9 @@ pub fn check(transcript: &Transcript) {
 }
 
 fn fits(name: &str, value: &Value, line: &str) {
-    let Some(validator) = SCHEMAS.get(name) else { panic!("no schema for `{name}`: {line}") };
+    let Some(validator) = SCHEMAS.get(name) else {
+        panic!("no schema for `{name}`: {line}")
+    };
     if let Err(error) = validator.validate(value) {
         panic!("`{name}` does not fit: {error}\n{line}");
     }
@@ -68,7 +81,11 @@ fn fits(name: &str, value: &Value, line: &str) {
 fn a_frame_that_does_not_fit_is_noticed() {
     let update = |update: Value| serde_json::json!({ "sessionId": "s", "update": update });
     let validator = &SCHEMAS["session/update"];
-    assert!(validator.is_valid(&update(serde_json::json!({ "sessionUpdate": "plan", "entries": [] }))));
+    assert!(validator.is_valid(&update(
+        serde_json::json!({ "sessionUpdate": "plan", "entries": [] })
+    )));
     assert!(!validator.is_valid(&update(serde_json::json!({ "sessionUpdate": "plan" }))));
-    assert!(!validator.is_valid(&update(serde_json::json!({ "sessionUpdate": "tool_call", "title": "x" }))));
+    assert!(!validator.is_valid(&update(
+        serde_json::json!({ "sessionUpdate": "tool_call", "title": "x" })
+    )));
 }

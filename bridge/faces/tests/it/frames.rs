@@ -14,16 +14,43 @@ async fn a_golden_turn() {
     ] });
     let edit = json!({ "file_path": "notes.txt", "old_string": "two", "new_string": "2" });
     let script = Script::new()
-        .reply(Reply::on("^change").think("I look first.").say("Reading.").call_as("c1", "Read", json!({ "file_path": "notes.txt" })).usage(100, 10))
-        .reply(Reply::on("three").say("Planning.").call_as("c2", "TodoWrite", plan).usage(120, 10))
-        .reply(Reply::on("(?i)todo|task|list|plan").say("Editing.").call_as("c3", "Edit", edit).usage(140, 10))
-        .say("Done.").say("Done.").say("Done.")
+        .reply(
+            Reply::new()
+                .think("I look first.")
+                .say("Reading.")
+                .call_as("c1", "Read", json!({ "file_path": "notes.txt" }))
+                .usage(100, 10),
+        )
+        .reply(
+            Reply::new()
+                .say("Planning.")
+                .call_as("c2", "TodoWrite", plan)
+                .usage(120, 10),
+        )
+        .reply(
+            Reply::new()
+                .say("Editing.")
+                .call_as("c3", "Edit", edit)
+                .usage(140, 10),
+        )
         .reply(Reply::new().say("Done.").usage(160, 5));
     let stage = Stage::new(Setting::from(script).editor(EditorOptions::from(Preset::jetbrains())));
     let session = stage.session().await;
-    stage.editor.wait_update(0, "available_commands_update").await.unwrap();
-    stage.editor.prompt(&session, "change the notes").await.unwrap();
-    stage.editor.wait_update(0, "session_info_update").await.unwrap();
+    stage
+        .editor
+        .wait_update(0, "available_commands_update")
+        .await
+        .unwrap();
+    stage
+        .editor
+        .prompt(&session, "change the notes")
+        .await
+        .unwrap();
+    stage
+        .editor
+        .wait_update(0, "session_info_update")
+        .await
+        .unwrap();
     let names = Normaliser::new().path(stage.workspace.root(), "<cwd>");
     let seen = stage.finish().await;
     insta::assert_snapshot!(names.text(&seen));

@@ -12,6 +12,7 @@
 mod approvals;
 mod cancel;
 mod conformance;
+mod control;
 mod files;
 mod frames;
 mod handshake;
@@ -22,6 +23,7 @@ mod quirks;
 mod sessions;
 mod slow;
 mod stage;
+mod terminal;
 
 #[test]
 fn every_test_file_is_a_module() {
@@ -29,8 +31,15 @@ fn every_test_file_is_a_module() {
     let main = std::fs::read_to_string(here.join("main.rs")).unwrap();
     for entry in std::fs::read_dir(here).unwrap() {
         let path = entry.unwrap().path();
-        let (Some(stem), Some("rs")) = (path.file_stem(), path.extension().and_then(|e| e.to_str())) else { continue };
+        let (Some(stem), Some("rs")) =
+            (path.file_stem(), path.extension().and_then(|e| e.to_str()))
+        else {
+            continue;
+        };
         let stem = stem.to_str().unwrap();
-        assert!(stem == "main" || main.contains(&format!("mod {stem};")), "{stem}.rs is not tested");
+        assert!(
+            stem == "main" || main.contains(&format!("mod {stem};")),
+            "{stem}.rs is not tested"
+        );
     }
 }

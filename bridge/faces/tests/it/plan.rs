@@ -16,8 +16,11 @@ fn todos(items: &[(&str, &str)]) -> Value {
 fn planner(lists: &[Value]) -> Script {
     let mut script = Script::new();
     for (n, list) in lists.iter().enumerate() {
-        script = script
-            .reply(Reply::on(&format!("^plan {n}$")).call_as(&format!("t{n}"), "TodoWrite", list.clone()))
+        script = script.reply(Reply::on(&format!("^plan {n}$")).call_as(
+            &format!("t{n}"),
+            "TodoWrite",
+            list.clone(),
+        ))
     }
     for _ in 0..12 {
         script = script.say("Noted.");
@@ -27,7 +30,13 @@ fn planner(lists: &[Value]) -> Script {
 
 #[tokio::test]
 async fn r011_a_list_is_one_full_plan_update_and_no_card() {
-    let five = todos(&[("a", "completed"), ("b", "in_progress"), ("c", "pending"), ("d", "pending"), ("e", "pending")]);
+    let five = todos(&[
+        ("a", "completed"),
+        ("b", "in_progress"),
+        ("c", "pending"),
+        ("d", "pending"),
+        ("e", "pending"),
+    ]);
     let stage = Stage::new(Setting::from(planner(&[five.clone(), five])).editor(Preset::zed()));
     let session = stage.session().await;
     stage.editor.prompt(&session, "plan 0").await.unwrap();
@@ -37,8 +46,25 @@ async fn r011_a_list_is_one_full_plan_update_and_no_card() {
     let plans = updates(&seen, "plan");
     assert_eq!(plans.len(), 1, "{seen}");
     let entries = plans[0]["entries"].as_array().unwrap();
-    let shown: Vec<_> = entries.iter().map(|entry| (entry["content"].as_str().unwrap(), entry["status"].as_str().unwrap())).collect();
-    assert_eq!(shown, [("a", "completed"), ("b", "in_progress"), ("c", "pending"), ("d", "pending"), ("e", "pending")]);
+    let shown: Vec<_> = entries
+        .iter()
+        .map(|entry| {
+            (
+                entry["content"].as_str().unwrap(),
+                entry["status"].as_str().unwrap(),
+            )
+        })
+        .collect();
+    assert_eq!(
+        shown,
+        [
+            ("a", "completed"),
+            ("b", "in_progress"),
+            ("c", "pending"),
+            ("d", "pending"),
+            ("e", "pending")
+        ]
+    );
     assert!(entries.iter().all(|entry| entry["priority"] == "medium"));
     assert!(updates(&seen, "tool_call").is_empty());
     assert!(updates(&seen, "tool_call_update").is_empty());
@@ -52,10 +78,20 @@ async fn r010_an_empty_list_empties_the_plan_live_and_in_a_replay() {
     stage.editor.prompt(&session, "plan 0").await.unwrap();
     stage.editor.prompt(&session, "plan 1").await.unwrap();
     let mark = stage.editor.mark();
-    stage.editor.load_session(&session, stage.workspace.root()).await.unwrap();
+    stage
+        .editor
+        .load_session(&session, stage.workspace.root())
+        .await
+        .unwrap();
     let seen = stage.finish().await;
     let last = |from: usize| {
-        seen.frames[from..].iter().filter_map(|frame| frame.update()).rfind(|(_, update)| update["sessionUpdate"] == "plan").unwrap().1["entries"].clone()
+        seen.frames[from..]
+            .iter()
+            .filter_map(|frame| frame.update())
+            .rfind(|(_, update)| update["sessionUpdate"] == "plan")
+            .unwrap()
+            .1["entries"]
+            .clone()
     };
     assert_eq!(last(0), json!([]));
     assert_eq!(last(mark), json!([]));
@@ -68,17 +104,30 @@ async fn r084_a_finished_plan_is_gone_before_the_next_turn_says_anything() {
     let session = stage.session().await;
     stage.editor.prompt(&session, "plan 0").await.unwrap();
     let mark = stage.editor.mark();
-    stage.editor.prompt(&session, "something else").await.unwrap();
+    stage
+        .editor
+        .prompt(&session, "something else")
+        .await
+        .unwrap();
     let seen = stage.finish().await;
-    let turn = terret_fixtures::Transcript { frames: seen.frames[mark..].to_vec() };
-    let emptied = place(&turn, |frame| frame.update().is_some_and(|(_, update)| update["entries"] == json!([])));
-    let said = place(&turn, |frame| frame.update_kind() == Some("agent_message_chunk"));
+    let turn = terret_fixtures::Transcript {
+        frames: seen.frames[mark..].to_vec(),
+    };
+    let emptied = place(&turn, |frame| {
+        frame
+            .update()
+            .is_some_and(|(_, update)| update["entries"] == json!([]))
+    });
+    let said = place(&turn, |frame| {
+        frame.update_kind() == Some("agent_message_chunk")
+    });
     assert!(emptied < said);
 }
 
 #[tokio::test]
 async fn r086_an_open_plan_is_never_called_done_and_can_be_cleared() {
-    let stage = Stage::new(Setting::from(planner(&[todos(&[("left", "pending")])])).editor(Preset::zed()));
+    let stage =
+        Stage::new(Setting::from(planner(&[todos(&[("left", "pending")])])).editor(Preset::zed()));
     let session = stage.session().await;
     stage.editor.prompt(&session, "plan 0").await.unwrap();
     let said = text(&stage.editor.transcript(), "agent_message_chunk");
@@ -94,27 +143,36 @@ async fn r086_an_open_plan_is_never_called_done_and_can_be_cleared() {
 
 #[tokio::test]
 async fn a_client_with_plan_operations_gets_those_alone() {
-    let stage = Stage::new(Setting::from(planner(&[todos(&[("a", "pending")])])).editor(Preset::hrns()));
+    let stage =
+        Stage::new(Setting::from(planner(&[todos(&[("a", "pending")])])).editor(Preset::hrns()));
     let session = stage.session().await;
     stage.editor.prompt(&session, "plan 0").await.unwrap();
     let seen = stage.finish().await;
     assert!(updates(&seen, "plan").is_empty());
     let plan = &updates(&seen, "plan_update")[0]["plan"];
-    assert_eq!((&plan["type"], &plan["planId"]), (&json!("items"), &json!("todo")));
+    assert_eq!(
+        (&plan["type"], &plan["planId"]),
+        (&json!("items"), &json!("todo"))
+    );
     assert_eq!(plan["entries"][0]["content"], "a");
 }
 
 #[tokio::test]
 async fn r102_a_cancel_keeps_rules_plan_and_history() {
-    let script = planner(&[todos(&[("a", "pending")])]).reply(Reply::new());
-    let hold = Script::new().reply(Reply::on("^hold$").call("Hold", json!({})));
-    let lines = hold.lines() + &script.lines();
-    let _ = lines;
     let script = Script::new()
         .reply(Reply::on("^plan 0$").call_as("t0", "TodoWrite", todos(&[("a", "pending")])))
         .reply(Reply::on("^hold$").call("Hold", json!({})))
-        .reply(Reply::on("^write (one|two)$").call("Write", json!({ "file_path": "x.txt", "content": "x\n" })))
-        .say("Noted.").say("Noted.").say("Noted.").say("Noted.").say("Noted.").say("Noted.").say("Noted.");
+        .reply(
+            Reply::on("^write (one|two)$")
+                .call("Write", json!({ "file_path": "x.txt", "content": "x\n" })),
+        )
+        .say("Noted.")
+        .say("Noted.")
+        .say("Noted.")
+        .say("Noted.")
+        .say("Noted.")
+        .say("Noted.")
+        .say("Noted.");
     let options = terret_fixtures::EditorOptions {
         permission: terret_fixtures::PermissionPolicy::AllowAlways,
         ..Preset::zed().into()
@@ -124,16 +182,34 @@ async fn r102_a_cancel_keeps_rules_plan_and_history() {
     stage.editor.prompt(&session, "plan 0").await.unwrap();
     stage.editor.prompt(&session, "write one").await.unwrap();
     let held = stage.editor.start_prompt(&session, "hold").await.unwrap();
-    stage.editor.wait_for("the held call", |frame| {
-        frame.update().filter(|(_, update)| update["title"] == "hold on").map(|_| ())
-    }).await.unwrap();
+    stage
+        .editor
+        .wait_for("the held call", |frame| {
+            frame
+                .update()
+                .filter(|(_, update)| update["title"] == "hold on")
+                .map(|_| ())
+        })
+        .await
+        .unwrap();
     stage.editor.cancel(&session).await.unwrap();
-    assert_eq!(stage.editor.response(held).await.unwrap()["stopReason"], "cancelled");
+    assert_eq!(
+        stage.editor.response(held).await.unwrap()["stopReason"],
+        "cancelled"
+    );
     stage.editor.prompt(&session, "write two").await.unwrap();
     let id = session.parse().unwrap();
-    let (open, history) = stage.engine.session(&id).unwrap().state(|state| (state.plan.open_count(), format!("{:?}", state.history)));
+    let (open, history) = stage
+        .engine
+        .session(&id)
+        .unwrap()
+        .state(|state| (state.plan.open_count(), format!("{:?}", state.history)));
     assert_eq!(open, 1);
     assert!(history.contains("plan 0"));
     let seen = stage.finish().await;
-    assert_eq!(seen.requests_of_agent("session/request_permission").count(), 1, "the rule still holds");
+    assert_eq!(
+        seen.requests_of_agent("session/request_permission").count(),
+        1,
+        "the rule still holds"
+    );
 }

@@ -15,7 +15,9 @@ use terret_engine::room::tools::mode::Mode;
 use terret_engine::room::tools::table::Table;
 use terret_engine::{Engine, EngineParts, Limits, Places, Settings};
 use terret_faces::acp::{self, FaceSettings};
-use terret_fixtures::{EditorError, EditorOptions, Frame, Script, ScriptedEditor, Transcript, Workspace, invariants};
+use terret_fixtures::{
+    EditorError, EditorOptions, Frame, Script, ScriptedEditor, Transcript, Workspace, invariants,
+};
 use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 
@@ -59,12 +61,20 @@ impl Setting {
 }
 
 pub fn scripted() -> ModelName {
-    ModelName { provider: "scripted".into(), model: "test".into() }
+    ModelName {
+        provider: "scripted".into(),
+        model: "test".into(),
+    }
 }
 
 pub fn engine(workspace: &Workspace, setting: &Setting, gate: &Arc<Semaphore>) -> Engine {
     let none = Duration::ZERO;
-    let retry = RetryPolicy { base: none, longest: none, spacing: none, ..RetryPolicy::default() };
+    let retry = RetryPolicy {
+        base: none,
+        longest: none,
+        spacing: none,
+        ..RetryPolicy::default()
+    };
     let script = Scripted::from_text_with("test", &setting.script.lines(), retry).unwrap();
     let mut registry = Registry::new([]);
     registry.insert(Arc::new(script));
@@ -110,13 +120,22 @@ impl Stage {
         let gate = Arc::new(Semaphore::new(0));
         let engine = engine(&workspace, &setting, &gate);
         let (editor, served) = connect(&engine, setting.editor);
-        Self { workspace, engine, editor, gate, served }
+        Self {
+            workspace,
+            engine,
+            editor,
+            gate,
+            served,
+        }
     }
 
     /// Initializes and starts a session.
     pub async fn session(&self) -> String {
         self.editor.initialize().await.unwrap();
-        self.editor.new_session(self.workspace.root()).await.unwrap()
+        self.editor
+            .new_session(self.workspace.root())
+            .await
+            .unwrap()
     }
 
     pub fn path(&self, name: &str) -> PathBuf {
@@ -124,7 +143,10 @@ impl Stage {
     }
 
     /// A second editor on the same engine.
-    pub fn second(&self, options: impl Into<EditorOptions>) -> (ScriptedEditor, JoinHandle<terret_acp::Ended>) {
+    pub fn second(
+        &self,
+        options: impl Into<EditorOptions>,
+    ) -> (ScriptedEditor, JoinHandle<terret_acp::Ended>) {
         connect(&self.engine, options.into())
     }
 
@@ -146,13 +168,23 @@ pub fn judge(transcript: &Transcript) {
     }
     conformance::check(transcript);
     for frame in transcript.from_agent() {
-        assert!(frame.line.len() < 48 * 1024, "a frame of {} bytes", frame.line.len());
+        assert!(
+            frame.line.len() < 48 * 1024,
+            "a frame of {} bytes",
+            frame.line.len()
+        );
     }
 }
 
-fn connect(engine: &Engine, options: EditorOptions) -> (ScriptedEditor, JoinHandle<terret_acp::Ended>) {
+fn connect(
+    engine: &Engine,
+    options: EditorOptions,
+) -> (ScriptedEditor, JoinHandle<terret_acp::Ended>) {
     let (editor, input, output) = ScriptedEditor::in_process(options);
-    (editor, tokio::spawn(acp::serve(engine.clone(), face(), input, output)))
+    (
+        editor,
+        tokio::spawn(acp::serve(engine.clone(), face(), input, output)),
+    )
 }
 
 // --- looking at what was said -------------------------------------------------
@@ -186,12 +218,19 @@ pub fn updates(transcript: &Transcript, kind: &str) -> Vec<Value> {
 
 /// The text of all chunks of a kind.
 pub fn text(transcript: &Transcript, kind: &str) -> String {
-    updates(transcript, kind).iter().map(|update| update["content"]["text"].as_str().unwrap_or_default()).collect()
+    updates(transcript, kind)
+        .iter()
+        .map(|update| update["content"]["text"].as_str().unwrap_or_default())
+        .collect()
 }
 
 /// The place of the first frame that fits.
 pub fn place(transcript: &Transcript, fits: impl Fn(&Frame) -> bool) -> usize {
-    transcript.frames.iter().position(fits).unwrap_or_else(|| panic!("no such frame in\n{transcript}"))
+    transcript
+        .frames
+        .iter()
+        .position(fits)
+        .unwrap_or_else(|| panic!("no such frame in\n{transcript}"))
 }
 
 // --- a tool that waits --------------------------------------------------------
@@ -230,7 +269,9 @@ impl Tool for Hold {
 
     async fn run(&self, context: &CallContext, args: Value) -> Result<Output, Failure> {
         for piece in args["say"].as_array().into_iter().flatten() {
-            context.journal.output(&context.call_id, piece.as_str().unwrap_or_default());
+            context
+                .journal
+                .output(&context.call_id, piece.as_str().unwrap_or_default());
         }
         tokio::select! {
             permit = self.gate.acquire() => {
