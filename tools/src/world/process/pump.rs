@@ -125,9 +125,10 @@ impl Reader {
     fn until_due(&self) -> Option<Timespec> {
         let live = self.live.as_ref()?;
         let capture = self.capture.lock().unwrap_or_else(PoisonError::into_inner);
-        let due = live.due(capture.unfinished())?;
+        let now = Instant::now();
+        let due = live.due(capture.unfinished(), now)?;
         let wait = due
-            .saturating_duration_since(Instant::now())
+            .saturating_duration_since(now)
             .max(Duration::from_millis(1));
         Some(Timespec {
             tv_sec: 0,
@@ -142,7 +143,7 @@ impl Reader {
             capture.unfinished().to_owned()
         };
         let now = Instant::now();
-        if last || live.due(&unfinished).is_some_and(|due| due <= now) {
+        if last || live.due(&unfinished, now).is_some_and(|due| due <= now) {
             live.flush(&unfinished, now);
         }
     }

@@ -159,8 +159,8 @@ async fn an_error_names_the_line_of_the_command() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_trace_shows_the_command_alone() {
     let bench = Bench::new();
-    assert_eq!(bench.text("set -x; true").await, "+ true\n");
-    assert_eq!(bench.text("set -x; exit").await, "+ exit\n");
+    assert_eq!(bench.text("set -x; true").await, "++ true\n");
+    assert_eq!(bench.text("set -x; exit").await, "++ exit\n");
 }
 
 #[tokio::test(flavor = "multi_thread")]
