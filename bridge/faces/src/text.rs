@@ -130,6 +130,12 @@ pub(crate) fn fenced(text: &str, language: &str) -> String {
     format!("{fence}{language}\n{text}{end}{fence}")
 }
 
+/// Whether a text holds characters that hide or reorder what stands beside them.
+pub(crate) fn hides(text: &str) -> bool {
+    text.chars()
+        .any(|character| !character.is_control() && is_deceptive(character))
+}
+
 fn is_deceptive(character: char) -> bool {
     character.is_control()
         || matches!(

@@ -158,7 +158,7 @@ impl Asks {
             answered = self.request(&ask) => answered,
         };
         match answered {
-            Answered::Gone => {}
+            Answered::Gone => return,
             Answered::Cancelled => {
                 self.settle(&ask.id, Decision::Cancelled, taken_back).await;
                 // The turn is cancelled by whoever keeps its order with the prompts.
@@ -168,6 +168,8 @@ impl Asks {
             }
             Answered::Decided(decision) => self.settle(&ask.id, decision, taken_back).await,
         }
+        // The log says so as well, unless there was nothing left to decide.
+        self.decided(&ask.id);
     }
 
     async fn request(&self, ask: &Ask) -> Answered {

@@ -10,7 +10,7 @@ use terret_engine::room::tools::definition::Kind;
 use tokio::time::Instant;
 
 use super::diff::text_content;
-use crate::text::{encoded_len, ends, fenced, line, plain};
+use crate::text::{encoded_len, ends, fenced, hides, line, plain};
 
 /// Encoded bytes of all that a card's frame holds beside ids and names.
 const FRAME: usize = 40 * 1024;
@@ -308,6 +308,15 @@ impl Card {
         {
             // Whole, with its risky end, or with a visible note of what is missing (R007).
             contents.push(text_content(&fenced(&ends(&plain(command), CONTENT), "sh")));
+        }
+        let hides = |content: &v1::ToolCallContent| match content {
+            v1::ToolCallContent::Diff(diff) => hides(&diff.new_text),
+            _ => false,
+        };
+        if contents.iter().any(hides) {
+            // A diff is shown as it is; what its reader cannot see must be said.
+            let warning = "The change holds invisible characters, or such that reorder text.";
+            contents.push(text_content(warning));
         }
         if !reason.is_empty() {
             contents.push(text_content(&line(reason, 500)));

@@ -7,7 +7,7 @@ use serde_json::Value;
 use terret_acp::schema::v1;
 use terret_acp::{RawParams, Responder, RpcError};
 use terret_engine::room::log::{SessionFilter, SessionId};
-use terret_engine::{EngineError, OptionError, SessionHandle};
+use terret_engine::{AgentStatus, EngineError, OptionError, SessionHandle};
 
 use super::attachment::{Attachment, Held};
 use super::follower::Start;
@@ -192,7 +192,7 @@ impl AcpFace {
             )
             .await
             .map_err(|error| engine_error(&error))?;
-        let known = self.attached().get(&id).cloned();
+        let known = self.live(&id);
         let attachment = match known {
             Some(attachment) => attachment,
             None => self.attach(client, responder, session).await,
@@ -214,8 +214,7 @@ impl AcpFace {
         responder: &Responder,
     ) -> Result<Arc<Attachment>, RpcError> {
         let id = session_id(raw)?;
-        let known = self.attached().get(&id).cloned();
-        if let Some(attachment) = known {
+        if let Some(attachment) = self.live(&id) {
             return Ok(attachment);
         }
         let session = self
@@ -230,6 +229,12 @@ impl AcpFace {
             .ok_or_else(RpcError::cancelled)?
             .release();
         Ok(attachment)
+    }
+
+    /// The attachment of a session that has not ended elsewhere.
+    fn live(&self, id: &str) -> Option<Arc<Attachment>> {
+        let known = self.attached().get(id).cloned();
+        known.filter(|attachment| attachment.session().status() != AgentStatus::Done)
     }
 
     async fn attach(

@@ -216,3 +216,22 @@ async fn large_changes_stay_within_a_frame() {
     let seen = stage.finish().await;
     assert!(text(&seen, "agent_message_chunk").starts_with("Done."));
 }
+
+#[tokio::test]
+async fn a_change_with_invisible_characters_says_so() {
+    let args = json!({ "file_path": "x.rs", "content": "if access\u{202e} {}\n" });
+    let script = Script::new()
+        .reply(Reply::on("^go$").call("Write", args))
+        .reply(Reply::on("").say("Done."));
+    let stage = Stage::new(script);
+    let session = stage.session().await;
+    stage.editor.prompt(&session, "go").await.unwrap();
+    let seen = stage.finish().await;
+    let asked = seen
+        .requests_of_agent("session/request_permission")
+        .next()
+        .unwrap()
+        .line
+        .clone();
+    assert!(asked.contains("invisible characters"), "{asked}");
+}

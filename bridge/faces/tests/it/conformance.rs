@@ -42,7 +42,7 @@ fn schema<T: JsonSchema>() -> Validator {
 }
 
 /// Holds all frames of the agent to their schema.
-pub fn check(transcript: &Transcript) {
+pub(crate) fn check(transcript: &Transcript) {
     let mut asked: HashMap<String, String> = HashMap::new();
     for frame in &transcript.frames {
         if frame.direction == Direction::ToAgent {

@@ -23,22 +23,22 @@ use tokio::task::JoinHandle;
 
 use crate::conformance;
 
-pub struct Stage {
-    pub workspace: Workspace,
-    pub engine: Engine,
-    pub editor: ScriptedEditor,
+pub(crate) struct Stage {
+    pub(crate) workspace: Workspace,
+    pub(crate) engine: Engine,
+    pub(crate) editor: ScriptedEditor,
     /// A permit lets one `Hold` call go on.
-    pub gate: Arc<Semaphore>,
+    pub(crate) gate: Arc<Semaphore>,
     served: JoinHandle<terret_acp::Ended>,
 }
 
 /// What is different from the usual.
-pub struct Setting {
-    pub script: Script,
-    pub editor: EditorOptions,
-    pub model: Option<ModelName>,
-    pub tree: &'static str,
-    pub mode: Mode,
+pub(crate) struct Setting {
+    pub(crate) script: Script,
+    pub(crate) editor: EditorOptions,
+    pub(crate) model: Option<ModelName>,
+    pub(crate) tree: &'static str,
+    pub(crate) mode: Mode,
 }
 
 impl From<Script> for Setting {
@@ -54,20 +54,20 @@ impl From<Script> for Setting {
 }
 
 impl Setting {
-    pub fn editor(mut self, options: impl Into<EditorOptions>) -> Self {
+    pub(crate) fn editor(mut self, options: impl Into<EditorOptions>) -> Self {
         self.editor = options.into();
         self
     }
 }
 
-pub fn scripted() -> ModelName {
+pub(crate) fn scripted() -> ModelName {
     ModelName {
         provider: "scripted".into(),
         model: "test".into(),
     }
 }
 
-pub fn engine(workspace: &Workspace, setting: &Setting, gate: &Arc<Semaphore>) -> Engine {
+pub(crate) fn engine(workspace: &Workspace, setting: &Setting, gate: &Arc<Semaphore>) -> Engine {
     let none = Duration::ZERO;
     let retry = RetryPolicy {
         base: none,
@@ -105,7 +105,7 @@ pub fn engine(workspace: &Workspace, setting: &Setting, gate: &Arc<Semaphore>) -
     })
 }
 
-pub fn face() -> FaceSettings {
+pub(crate) fn face() -> FaceSettings {
     FaceSettings {
         version: "1.2.3".into(),
         key_hint: "Set ANTHROPIC_API_KEY".into(),
@@ -114,7 +114,7 @@ pub fn face() -> FaceSettings {
 }
 
 impl Stage {
-    pub fn new(setting: impl Into<Setting>) -> Self {
+    pub(crate) fn new(setting: impl Into<Setting>) -> Self {
         let setting = setting.into();
         let workspace = Workspace::new(setting.tree).unwrap();
         let gate = Arc::new(Semaphore::new(0));
@@ -130,7 +130,7 @@ impl Stage {
     }
 
     /// Initializes and starts a session.
-    pub async fn session(&self) -> String {
+    pub(crate) async fn session(&self) -> String {
         self.editor.initialize().await.unwrap();
         self.editor
             .new_session(self.workspace.root())
@@ -138,12 +138,12 @@ impl Stage {
             .unwrap()
     }
 
-    pub fn path(&self, name: &str) -> PathBuf {
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.workspace.root().join(name)
     }
 
     /// A second editor on the same engine.
-    pub fn second(
+    pub(crate) fn second(
         &self,
         options: impl Into<EditorOptions>,
     ) -> (ScriptedEditor, JoinHandle<terret_acp::Ended>) {
@@ -151,7 +151,7 @@ impl Stage {
     }
 
     /// Ends everything and holds all that was said to the rules of the wire.
-    pub async fn finish(self) -> Transcript {
+    pub(crate) async fn finish(self) -> Transcript {
         self.editor.close_input().await;
         self.editor.wait_closed().await.unwrap();
         self.served.await.unwrap();
@@ -162,7 +162,7 @@ impl Stage {
     }
 }
 
-pub fn judge(transcript: &Transcript) {
+pub(crate) fn judge(transcript: &Transcript) {
     if let Err(broken) = invariants::check(transcript) {
         panic!("{broken}\n--- the wire ---\n{transcript}");
     }
@@ -189,18 +189,18 @@ fn connect(
 
 // --- looking at what was said -------------------------------------------------
 
-pub fn stop_reason(answer: &Value) -> &str {
+pub(crate) fn stop_reason(answer: &Value) -> &str {
     answer["stopReason"].as_str().unwrap_or("none")
 }
 
-pub fn code(error: &EditorError) -> i64 {
+pub(crate) fn code(error: &EditorError) -> i64 {
     match error {
         EditorError::Refused { code, .. } => *code,
         other => panic!("{other}"),
     }
 }
 
-pub fn message(error: &EditorError) -> &str {
+pub(crate) fn message(error: &EditorError) -> &str {
     match error {
         EditorError::Refused { message, .. } => message,
         other => panic!("{other}"),
@@ -208,7 +208,7 @@ pub fn message(error: &EditorError) -> &str {
 }
 
 /// All updates of a kind, in order.
-pub fn updates(transcript: &Transcript, kind: &str) -> Vec<Value> {
+pub(crate) fn updates(transcript: &Transcript, kind: &str) -> Vec<Value> {
     transcript
         .updates()
         .filter(|(_, update)| update["sessionUpdate"] == kind)
@@ -217,7 +217,7 @@ pub fn updates(transcript: &Transcript, kind: &str) -> Vec<Value> {
 }
 
 /// The text of all chunks of a kind.
-pub fn text(transcript: &Transcript, kind: &str) -> String {
+pub(crate) fn text(transcript: &Transcript, kind: &str) -> String {
     updates(transcript, kind)
         .iter()
         .map(|update| update["content"]["text"].as_str().unwrap_or_default())
@@ -225,7 +225,7 @@ pub fn text(transcript: &Transcript, kind: &str) -> String {
 }
 
 /// The place of the first frame that fits.
-pub fn place(transcript: &Transcript, fits: impl Fn(&Frame) -> bool) -> usize {
+pub(crate) fn place(transcript: &Transcript, fits: impl Fn(&Frame) -> bool) -> usize {
     transcript
         .frames
         .iter()
