@@ -259,7 +259,8 @@ impl Card {
             } else {
                 Some(ends(text, RESULT))
             };
-            let exit = json!({ "terminal_id": id, "exit_code": exit_code(result), "signal": null });
+            let (code, signal) = exit(result);
+            let exit = json!({ "terminal_id": id, "exit_code": code, "signal": signal });
             let end =
                 v1::ToolCallUpdate::new(id.to_owned(), fields).meta(meta("terminal_exit", exit));
             let shown = data
@@ -367,22 +368,27 @@ fn encoded_size(contents: &[v1::ToolCallContent]) -> usize {
     serde_json::to_string(contents).map_or(0, |text| text.len())
 }
 
-/// The status in the ledger of a command's result; 0 when it succeeded without one.
-fn exit_code(result: Result<&str, &str>) -> Option<i64> {
+/// How a command ended, from the ledger of its result: a status, or a signal, or neither
+/// when it was stopped.
+fn exit(result: Result<&str, &str>) -> (Option<i64>, Option<String>) {
     let text = match result {
         Ok(text) | Err(text) => text,
     };
     let ledger = text
         .rsplit_once(LEDGER_SEPARATOR)
         .map_or("", |(_, ledger)| ledger);
-    let named = ledger.lines().find_map(|line| {
-        let rest = line.trim().strip_prefix("exit ")?;
-        rest.rsplit(|c: char| !c.is_ascii_digit())
-            .find(|word| !word.is_empty())?
-            .parse()
-            .ok()
-    });
-    named.or(if result.is_ok() { Some(0) } else { None })
+    for remark in ledger.lines().map(str::trim) {
+        if let Some(status) = remark.strip_prefix("exit status ") {
+            return (status.parse().ok(), None);
+        }
+        if let Some(signal) = remark.strip_prefix("ended by ") {
+            return (None, Some(line(signal, 20)));
+        }
+        if remark.starts_with("notice: the command was still running") {
+            return (None, None);
+        }
+    }
+    (result.is_ok().then_some(0), None)
 }
 
 /// Arguments within a bound: long texts in them are shortened, each at both ends.
@@ -485,8 +491,16 @@ mod tests {
 
     #[test]
     fn exit_codes_come_from_the_ledger() {
-        assert_eq!(exit_code(Ok("done")), Some(0));
-        assert_eq!(exit_code(Ok("x\n--- terret ---\nexit status 3")), Some(3));
-        assert_eq!(exit_code(Err("refused")), None);
+        assert_eq!(exit(Ok("done")), (Some(0), None));
+        assert_eq!(
+            exit(Ok("x\n--- terret ---\nexit status 3")),
+            (Some(3), None)
+        );
+        let killed = "--- terret ---\nended by SIGKILL\n1 process was left";
+        assert_eq!(exit(Ok(killed)), (None, Some("SIGKILL".to_owned())));
+        let late =
+            "--- terret ---\nnotice: the command was still running after 5 ms and was stopped";
+        assert_eq!(exit(Ok(late)), (None, None));
+        assert_eq!(exit(Err("refused")), (None, None));
     }
 }

@@ -235,3 +235,79 @@ async fn a_change_with_invisible_characters_says_so() {
         .clone();
     assert!(asked.contains("invisible characters"), "{asked}");
 }
+
+#[tokio::test]
+async fn a_command_is_asked_with_its_words_and_shown_with_its_end() {
+    let args = json!({ "command": "printf 'a b'; exit 3" });
+    let script = Script::new()
+        .reply(Reply::on("^go$").call_as("b1", "Bash", args))
+        .reply(Reply::on("").say("Done."));
+    let stage = Stage::new(Setting::from(script).editor(Preset::zed()));
+    let session = stage.session().await;
+    stage.editor.prompt(&session, "go").await.unwrap();
+    let seen = stage.finish().await;
+    let asked = seen
+        .requests_of_agent("session/request_permission")
+        .next()
+        .unwrap()
+        .params()
+        .unwrap()
+        .clone();
+    let call = &asked["toolCall"];
+    assert_eq!(call["kind"], "execute");
+    assert_eq!(call["rawInput"]["command"], "printf 'a b'; exit 3");
+    assert!(
+        call["content"][0]["content"]["text"]
+            .as_str()
+            .unwrap()
+            .contains("printf 'a b'; exit 3")
+    );
+    let all = updates(&seen, "tool_call_update");
+    let output: String = all
+        .iter()
+        .map(|update| {
+            update["_meta"]["terminal_output"]["data"]
+                .as_str()
+                .unwrap_or_default()
+        })
+        .collect();
+    assert!(output.starts_with("a b"), "{output}");
+    let exit = all
+        .iter()
+        .find_map(|update| update["_meta"].get("terminal_exit"))
+        .unwrap();
+    assert_eq!(
+        (&exit["terminal_id"], &exit["exit_code"]),
+        (&json!("b1"), &json!(3))
+    );
+}
+
+#[tokio::test]
+async fn a_command_of_many_bytes_is_asked_about_to_its_very_end() {
+    let command = format!("echo {}; touch danger", "x".repeat(15_000));
+    let script = Script::new()
+        .reply(Reply::on("^go$").call("Bash", json!({ "command": command })))
+        .reply(Reply::on("").say("Done."));
+    let options = EditorOptions {
+        permission: PermissionPolicy::RejectOnce,
+        ..Preset::bare().into()
+    };
+    let stage = Stage::new(Setting::from(script).editor(options));
+    let session = stage.session().await;
+    stage.editor.prompt(&session, "go").await.unwrap();
+    assert!(!stage.path("danger").exists());
+    let seen = stage.finish().await;
+    let asked = seen
+        .requests_of_agent("session/request_permission")
+        .next()
+        .unwrap()
+        .params()
+        .unwrap()
+        .clone();
+    assert!(
+        asked["toolCall"]["content"][0]
+            .to_string()
+            .contains(&command),
+        "the whole command is shown (R007)"
+    );
+}
