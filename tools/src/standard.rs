@@ -27,6 +27,8 @@ pub(crate) fn all() -> Vec<Arc<dyn Tool>> {
         Arc::new(write::Write::new()),
         Arc::new(edit::Edit::new()),
         Arc::new(multi_edit::MultiEdit::new()),
+        Arc::new(glob::Glob::new()),
+        Arc::new(grep::Grep::new()),
         Arc::new(bash::Bash::new()),
         Arc::new(todo_write::TodoWrite::new()),
     ]

@@ -192,6 +192,16 @@ impl Files {
         Arc::clone(&self.roots.read().unwrap_or_else(PoisonError::into_inner))
     }
 
+    /// The folders that no tool may reach.
+    pub(super) fn denied(&self) -> &[PathBuf] {
+        &self.denied
+    }
+
+    /// Whether each file that is read has to be asked for.
+    pub(super) fn has_hooks(&self) -> bool {
+        !self.hooks.is_empty()
+    }
+
     pub(super) fn cwd(&self) -> PathBuf {
         self.roots()
             .first()

@@ -42,6 +42,9 @@ pub const SHOWN: usize = 30_000;
 pub const KEPT: u64 = 64 * 1024 * 1024;
 /// Between the request to end and the kill.
 pub const GRACE: Duration = Duration::from_secs(2);
+/// The same when the engine ends: its editor is gone, and must not wait for what ignores
+/// the request.
+pub const CLOSE_GRACE: Duration = Duration::from_millis(500);
 /// How long a cancelled call waits for its tree before it gives its result; the tree's
 /// end goes on without it.
 pub const CANCEL_WAIT: Duration = Duration::from_millis(150);
@@ -209,7 +212,7 @@ impl Processes {
             cwd: PathBuf::from("/"),
             source,
         };
-        let leader = tree.leader().and_then(AsyncFd::new).map_err(failed)?;
+        let leader = tree.leader().and_then(watched).map_err(failed)?;
         let capture = Arc::new(Mutex::new(Capture::new(CaptureLimits {
             shown: SHOWN,
             file: KEPT,
@@ -224,6 +227,7 @@ impl Processes {
             pump,
             capture: Arc::clone(&capture),
             stop: stop.clone(),
+            closing: self.closing.clone(),
             timeout: program.timeout,
             grace: self.settings.grace,
         };
@@ -278,6 +282,15 @@ impl Running {
             }),
         }
     }
+}
+
+/// Lets the runtime tell when the descriptor is readable.
+#[expect(
+    deprecated,
+    reason = "deprecated for descriptors that may be closed meanwhile, which an owned one cannot be"
+)]
+fn watched(descriptor: OwnedFd) -> std::io::Result<AsyncFd<OwnedFd>> {
+    AsyncFd::new(descriptor)
 }
 
 /// All that a spawn needs, for the blocking pool.
@@ -365,12 +378,13 @@ struct Keeper {
     pump: Pump,
     capture: Arc<Mutex<Capture>>,
     stop: CancellationToken,
+    closing: CancellationToken,
     timeout: Option<Duration>,
     grace: Duration,
 }
 
 impl Keeper {
-    async fn keep(mut self) -> Finished {
+    async fn keep(self) -> Finished {
         let timeout = async {
             match self.timeout {
                 Some(timeout) => tokio::time::sleep(timeout).await,
@@ -394,6 +408,7 @@ impl Keeper {
             capture,
             grace,
             leader,
+            closing,
             ..
         } = self;
         // The runtime must not look at the descriptor of a process that is gone.
@@ -405,7 +420,14 @@ impl Keeper {
         let is_quiet = stopped.is_none() && leftovers.is_empty();
         let ended = tokio::task::spawn_blocking(move || {
             let mut tree = tree?;
-            let gone = is_quiet || tree.end(grace);
+            let gone = is_quiet
+                || tree.end_within(|| {
+                    if closing.is_cancelled() {
+                        grace.min(CLOSE_GRACE)
+                    } else {
+                        grace
+                    }
+                });
             if gone { tree.reap().ok() } else { None }
         })
         .await;

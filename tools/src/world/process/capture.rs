@@ -99,7 +99,7 @@ impl Capture {
     pub(crate) fn held(&self) -> usize {
         let raw = match &self.raw {
             Raw::Memory(bytes) => bytes.capacity(),
-            Raw::File { .. } | Raw::Lost { .. } => 0,
+            Raw::File { .. } | Raw::Lost => 0,
         };
         self.ends.head.capacity() + self.ends.tail.capacity() + self.fresh.capacity() + raw
     }

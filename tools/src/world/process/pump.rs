@@ -16,7 +16,7 @@ const CHUNK: usize = 64 * 1024;
 const LAST_DRAIN: usize = 1 << 20;
 
 /// The running reader. Dropping it tells the thread to drain and end.
-pub struct Pump {
+pub(super) struct Pump {
     stop: Option<PipeWriter>,
     thread: tokio::task::JoinHandle<()>,
 }
@@ -26,7 +26,7 @@ impl Pump {
     ///
     /// # Errors
     /// When the system gives no pipe.
-    pub fn start(
+    pub(super) fn start(
         output: PipeReader,
         capture: Arc<Mutex<Capture>>,
         sink: Option<LiveSink>,
@@ -51,14 +51,14 @@ impl Pump {
     }
 
     /// Waits until everything was read: every holder of the pipe is gone.
-    pub async fn ended(&mut self) {
+    pub(super) async fn ended(&mut self) {
         if !self.thread.is_finished() {
             let _ = (&mut self.thread).await;
         }
     }
 
     /// Takes what is there and does not wait for more.
-    pub async fn stop(mut self) {
+    pub(super) async fn stop(mut self) {
         self.stop = None;
         self.ended().await;
     }

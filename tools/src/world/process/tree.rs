@@ -168,19 +168,24 @@ impl Tree {
     /// Asks every member to end, and kills what is there after `grace`. True when all are
     /// gone. Blocks up to the grace and [`KILL_WAIT`].
     pub fn end(&mut self, grace: Duration) -> bool {
+        self.end_within(|| grace)
+    }
+
+    /// As [`Self::end`], with a grace that may grow shorter meanwhile.
+    pub fn end_within(&mut self, grace: impl Fn() -> Duration) -> bool {
         if self.status.is_some() {
             return true;
         }
         let begun = Instant::now();
         let mut asked: HashMap<i32, u64> = HashMap::new();
-        let mut killing = grace.is_zero();
+        let mut killing = grace().is_zero();
         let mut pause = Duration::from_millis(2);
         loop {
             let members = self.members(Look::Holders);
             if members.is_empty() {
                 return true;
             }
-            let elapsed = begun.elapsed();
+            let (elapsed, grace) = (begun.elapsed(), grace());
             killing |= elapsed >= grace;
             if elapsed >= grace + KILL_WAIT {
                 tracing::warn!(
