@@ -305,7 +305,8 @@ impl SessionHandle {
         {
             tracing::error!(%error, "a session's task did not end well");
         }
-        // CLOSE
+        // Dropping the turn asks its processes to end; only this waits until they are gone.
+        self.0.world.processes().shutdown().await;
         if let Err(error) = self.0.core.syncer().sync().await {
             tracing::error!(%error, "a session's log could not be made durable");
         }
