@@ -9,7 +9,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream as StdUnixStream;
 
 use rustix::fs::{FileType, fstat};
-use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::io::{AsyncRead, AsyncWrite, Interest};
 use tokio::net::UnixStream;
 use tokio::net::unix::pipe;
 
@@ -56,4 +56,20 @@ fn socket(fd: OwnedFd) -> io::Result<UnixStream> {
 /// descriptor of its own.
 pub(crate) fn open() -> io::Result<(Input, Output)> {
     Ok((input()?, output()?))
+}
+
+/// Waits until nobody can read standard output any more (R035). A write would tell as
+/// well, but a long command that prints nothing has nothing to write. Only a pipe tells;
+/// the other kinds never end this.
+///
+/// # Errors
+/// When the pipe cannot be watched.
+pub(crate) async fn reader_is_gone() -> io::Result<()> {
+    let stdout = io::stdout();
+    if kind(&stdout)? != FileType::Fifo {
+        std::future::pending::<()>().await;
+    }
+    let pipe = pipe::Sender::from_owned_fd(duplicate(&stdout)?)?;
+    pipe.ready(Interest::ERROR).await?;
+    Ok(())
 }

@@ -51,6 +51,7 @@ async fn serve_editor(
         ended = serve(engine.clone(), face_settings(), input, output) => {
             tracing::info!(?ended, "the editor is gone");
         }
+        gone = stdio::reader_is_gone() => tracing::info!(?gone, "nobody reads the answers any more"),
         _ = terminate.recv() => tracing::info!("asked to end"),
         _ = hang_up.recv() => tracing::info!("the terminal hung up"),
         _ = interrupt.recv() => tracing::info!("interrupted"),

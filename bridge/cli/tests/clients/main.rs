@@ -1,0 +1,36 @@
+//! The real binary driven by clients that other people wrote.
+//!
+//! A client that is not installed is reported as ignored with the reason, since a test
+//! that returns early would count as passed; `TERRET_REQUIRE_CLIENTS=1` makes it a failure.
+
+use std::path::Path;
+use std::process::ExitCode;
+
+use libtest_mimic::{Arguments, Failed, Trial};
+use terret_fixtures::clients::{self, Client, Outcome};
+
+fn main() -> ExitCode {
+    let required = std::env::var_os("TERRET_REQUIRE_CLIENTS").is_some_and(|value| value == "1");
+    let trials = Client::ALL
+        .into_iter()
+        .map(|client| match clients::installed(client) {
+            Err(reason) if !required => {
+                Trial::test(ignored_name(client, &reason), || Ok(())).with_ignored_flag(true)
+            }
+            _ => Trial::test(client.name(), move || drive(client)),
+        })
+        .collect();
+    libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
+}
+
+/// The list of tests has no other place for the reason.
+fn ignored_name(client: Client, reason: &str) -> String {
+    format!("{} ({reason})", client.name())
+}
+
+fn drive(client: Client) -> Result<(), Failed> {
+    match clients::run(client, Path::new(env!("CARGO_BIN_EXE_terret"))) {
+        Outcome::Passed => Ok(()),
+        Outcome::Missing(text) | Outcome::Failed(text) => Err(Failed::from(text)),
+    }
+}

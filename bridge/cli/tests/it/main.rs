@@ -1,0 +1,36 @@
+//! The real binary, driven as people and editors drive it: by its standard streams, its
+//! arguments, its files and signals.
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test fails by panicking"
+)]
+
+mod config;
+mod crash;
+mod demo;
+mod ending;
+mod environment;
+mod inbox;
+mod run;
+mod sessions;
+mod streams;
+mod support;
+mod wire;
+
+/// A file that is not named above would be no test at all.
+#[test]
+fn every_test_file_is_compiled() {
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it");
+    let main = include_str!("main.rs");
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.file_stem().unwrap().to_str().unwrap().to_owned();
+        assert!(
+            name == "main" || main.contains(&format!("mod {name};")),
+            "{} is never compiled",
+            path.display()
+        );
+    }
+}
