@@ -75,7 +75,11 @@ pub struct Finished {
 /// Why nothing came of it.
 #[derive(Debug, thiserror::Error)]
 pub enum TerminalError {
-    #[error(transparent)]
+    /// The engine's own words where it has some: a person here knows nothing of requests.
+    #[error("{}", match .0 {
+        RequestError::Rpc { error, .. } => error.message().to_owned(),
+        other => other.to_string(),
+    })]
     Request(#[from] RequestError),
     #[error("the engine answered what this version does not understand: `{0}` is missing")]
     Shape(&'static str),

@@ -138,7 +138,11 @@ fn last_segment(uri: &str) -> &str {
 
 #[cfg(test)]
 mod tests {
-    #![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
+    #![expect(
+        clippy::unwrap_used,
+        clippy::indexing_slicing,
+        reason = "a failed unwrap is a failed test"
+    )]
 
     use serde_json::json;
 

@@ -166,7 +166,7 @@ async fn r104_a_cancel_and_a_prompt_in_one_chunk_on_an_idle_session() {
     stage.editor.close_input().await;
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn r104_a_cancel_ends_the_turn_before_it_and_not_the_prompt_behind_it() {
     let script = Script::new()
         .reply(Reply::on("^first$").call("Hold", json!({})))
@@ -203,7 +203,7 @@ async fn r104_a_cancel_ends_the_turn_before_it_and_not_the_prompt_behind_it() {
     stage.editor.close_input().await;
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn r104_prompts_and_their_cancel_in_one_chunk_are_cancelled_together() {
     let stage = Stage::new(
         Script::new()
@@ -261,7 +261,7 @@ async fn a_request_that_is_taken_back_cancels_its_turn() {
     stage.finish().await;
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn r026_after_a_cancel_at_any_point_the_next_prompt_is_served() {
     let mut script = Script::new()
         .reply(Reply::on("^stream").say(&"text ".repeat(40)).paced(10, 1))
