@@ -77,7 +77,7 @@ pub struct Finished {
 pub enum TerminalError {
     /// The engine's own words where it has some: a person here knows nothing of requests.
     #[error("{}", match .0 {
-        RequestError::Rpc { error, .. } => error.message().to_owned(),
+        RequestError::Rpc { error, .. } => error.message.clone().into_owned(),
         other => other.to_string(),
     })]
     Request(#[from] RequestError),
