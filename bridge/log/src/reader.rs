@@ -84,6 +84,11 @@ impl EventReader {
         })
     }
 
+    /// Events below `seq` are of no interest any more: they are passed over unparsed.
+    pub fn pass_over(&mut self, seq: u64) {
+        self.from_seq = self.from_seq.max(seq);
+    }
+
     /// How many bytes of the file were read as whole lines.
     pub fn offset(&self) -> u64 {
         self.lines.offset

@@ -129,6 +129,11 @@ impl SessionLog {
         self.position.next_seq
     }
 
+    /// How many bytes the log has.
+    pub fn length(&self) -> u64 {
+        self.position.length
+    }
+
     /// The file, for people and messages.
     pub fn path(&self) -> &Path {
         &self.path
