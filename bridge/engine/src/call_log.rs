@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use terret_log::{ImageRef, Payload};
-use terret_tools::call::{Call, CallJournal, CallResult, Fault, FileChange};
+use terret_tools::call::{Call, CallJournal, CallResult, Fault, FileChange, ImageBytes};
 use terret_tools::definition::{Definition, Replay};
 
 use crate::approvals::stored_change;
@@ -37,9 +37,10 @@ impl CallJournal for CallLog {
     }
 
     async fn started(&self, call: &Call, definition: &Definition) -> Result<(), Fault> {
-        self.0.append(Payload::ToolStarted {
+        let payload = Payload::ToolStarted {
             id: call.id.clone(),
-        })?;
+        };
+        self.0.append_for_call(&call.id, payload)?;
         if definition.replay != Replay::Safe {
             // A power cut must not forget that an effect which cannot be repeated began.
             self.0
@@ -56,9 +57,9 @@ impl CallJournal for CallLog {
             id: call_id.to_owned(),
             text: text.to_owned(),
         };
-        if let Err(fault) = self.0.append(payload) {
-            // The next append of the turn fails as well, and ends it.
-            tracing::error!(%fault, "live output was not logged");
+        if let Err(fault) = self.0.append_for_call(call_id, payload) {
+            // When the log is at fault, the next append of the turn fails too, and ends it.
+            tracing::warn!(%fault, "live output was not logged");
         }
     }
 
@@ -68,8 +69,8 @@ impl CallJournal for CallLog {
             path: path.to_string_lossy().into_owned(),
             hash: hash.to_owned(),
         };
-        if let Err(fault) = self.0.append(payload) {
-            tracing::error!(%fault, "a read was not logged");
+        if let Err(fault) = self.0.append_for_call(call_id, payload) {
+            tracing::warn!(%fault, "a read was not logged");
         }
     }
 
@@ -89,10 +90,11 @@ impl CallJournal for CallLog {
             .map_err(|error| {
                 Fault(format!("keeping a file's content was interrupted: {error}"))
             })??;
-        self.0.append(Payload::FileChanged {
+        let payload = Payload::FileChanged {
             call_id: call_id.to_owned(),
             change: stored,
-        })?;
+        };
+        self.0.append_for_call(call_id, payload)?;
         Ok(())
     }
 
@@ -101,23 +103,36 @@ impl CallJournal for CallLog {
             Ok(output) => (Some(output.render()), None, output.images.as_slice()),
             Err(text) => (None, Some(text.clone()), &[][..]),
         };
-        let images = images
-            .iter()
+        let payload = Payload::ToolResult {
+            id: call.id.clone(),
+            content,
+            error,
+            images: kept_images(&self.0, images).await?,
+        };
+        self.0.append_for_call(&call.id, payload)?;
+        Ok(())
+    }
+}
+
+/// Keeps the images of a result as blobs, off the runtime.
+async fn kept_images(core: &Core, images: &[ImageBytes]) -> Result<Vec<ImageRef>, Fault> {
+    if images.is_empty() {
+        return Ok(Vec::new());
+    }
+    let (blobs, images) = (core.store().blobs().clone(), images.to_vec());
+    let kept = tokio::task::spawn_blocking(move || {
+        images
+            .into_iter()
             .map(|image| {
-                let blob = self.0.store().blobs().put(&image.bytes)?;
+                let blob = blobs.put(&image.bytes)?;
                 Ok(ImageRef {
-                    mime_type: image.mime_type.clone(),
+                    mime_type: image.mime_type,
                     blob,
                 })
             })
             .collect::<Result<Vec<_>, terret_log::BlobError>>()
-            .map_err(|error| Fault(format!("an image could not be kept: {error}")))?;
-        self.0.append(Payload::ToolResult {
-            id: call.id.clone(),
-            content,
-            error,
-            images,
-        })?;
-        Ok(())
-    }
+    })
+    .await
+    .map_err(|error| Fault(format!("keeping an image was interrupted: {error}")))?;
+    kept.map_err(|error| Fault(format!("an image could not be kept: {error}")))
 }

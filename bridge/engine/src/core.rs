@@ -5,6 +5,7 @@
 //! delays nobody and costs no memory.
 
 use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use terret_log::{AppendError, Event, Payload, SessionId, SessionLog, SessionState, Store, Syncer};
@@ -16,8 +17,8 @@ use crate::status::AgentStatus;
 
 /// Recent events kept for followers; older ones are read from the file.
 const RECENT_EVENTS: usize = 1024;
-/// Their text in bytes, so that a few huge results do not stay in memory.
-const RECENT_BYTES: usize = 512 * 1024;
+/// Their lines in bytes, so that a few huge results do not stay in memory.
+const RECENT_BYTES: u64 = 512 * 1024;
 
 pub(crate) struct Core {
     id: SessionId,
@@ -26,6 +27,8 @@ pub(crate) struct Core {
     next_seq: watch::Sender<u64>,
     status: watch::Sender<AgentStatus>,
     syncer: Syncer,
+    /// The log was given up; no event will come any more.
+    released: AtomicBool,
 }
 
 struct Journal {
@@ -38,8 +41,8 @@ struct Journal {
 
 #[derive(Default)]
 struct Recent {
-    events: VecDeque<(usize, Arc<Event>)>,
-    bytes: usize,
+    events: VecDeque<(u64, Arc<Event>)>,
+    bytes: u64,
 }
 
 impl Core {
@@ -50,6 +53,7 @@ impl Core {
             syncer: log.syncer(),
             next_seq: watch::Sender::new(log.next_seq()),
             status: watch::Sender::new(AgentStatus::Idle),
+            released: AtomicBool::new(false),
             journal: Mutex::new(Journal {
                 log: Some(log),
                 state,
@@ -80,9 +84,11 @@ impl Core {
         let Some(log) = journal.log.as_mut() else {
             return Err(Fault("the session has been closed".to_owned()));
         };
+        let before = log.length();
         let event = log.append(payload).map_err(fault)?;
+        let size = log.length() - before;
         journal.state.apply(&event);
-        journal.recent.push(Arc::clone(&event));
+        journal.recent.push(size, Arc::clone(&event));
         // Inside the lock, so that followers see seqs grow.
         self.next_seq.send_replace(event.seq + 1);
         Ok(event)
@@ -98,9 +104,33 @@ impl Core {
         self.append_locked(&mut journal, payload)
     }
 
+    /// Appends what a call says, as long as the open turn owes its result. A call that was
+    /// given up may still be at work; it says and changes nothing behind its result, let
+    /// alone behind the end of the turn.
+    pub(crate) fn append_for_call(
+        &self,
+        call: &str,
+        payload: Payload,
+    ) -> Result<Arc<Event>, Fault> {
+        let mut journal = self.journal();
+        let owed = journal.state.turn.owed_calls();
+        if !owed.iter().any(|owed| owed.id == call) {
+            return Err(Fault(format!("the call `{call}` has its result already")));
+        }
+        self.append_locked(&mut journal, payload)
+    }
+
     /// Gives up the log: nothing is appended any more, and another process may write it.
+    /// Followers end when they have read what there is.
     pub(crate) fn release(&self) {
-        self.journal().log = None;
+        let mut journal = self.journal();
+        journal.log = None;
+        self.released.store(true, Ordering::Release);
+        self.next_seq.send_modify(|_| {});
+    }
+
+    pub(crate) fn released(&self) -> bool {
+        self.released.load(Ordering::Acquire)
     }
 
     /// Looks at the state.
@@ -164,8 +194,7 @@ fn fault(error: AppendError) -> Fault {
 }
 
 impl Recent {
-    fn push(&mut self, event: Arc<Event>) {
-        let size = weight(&event);
+    fn push(&mut self, size: u64, event: Arc<Event>) {
         self.bytes += size;
         self.events.push_back((size, event));
         while self.events.len() > RECENT_EVENTS
@@ -182,24 +211,4 @@ impl Recent {
         let offset = usize::try_from(seq.checked_sub(first)?).ok()?;
         self.events.get(offset).map(|(_, event)| Arc::clone(event))
     }
-}
-
-/// A rough size: the texts that can be large.
-fn weight(event: &Event) -> usize {
-    let text = match &event.payload {
-        Payload::UserMessage { text, .. }
-        | Payload::ContextInjected { text, .. }
-        | Payload::AssistantChunk { text }
-        | Payload::AssistantThought { text }
-        | Payload::ToolOutput { text, .. }
-        | Payload::NoticeShown { text, .. } => text.len(),
-        Payload::ToolResult { content, error, .. } => {
-            content.as_ref().map_or(0, String::len) + error.as_ref().map_or(0, String::len)
-        }
-        Payload::RequestFrame { system, .. } => system.len() + 16 * 1024,
-        Payload::AssistantMessage { parts, .. } => parts.len() * 2048,
-        Payload::ToolCall { .. } | Payload::ApprovalRequested { .. } => 2048,
-        _ => 0,
-    };
-    text + 200
 }

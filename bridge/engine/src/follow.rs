@@ -16,9 +16,10 @@ pub struct Follower {
     core: Arc<Core>,
     seq: u64,
     latest: watch::Receiver<u64>,
-    /// Events from the file that are ahead of `seq`, newest last.
+    /// Events from the file, from `seq` on.
     batch: std::collections::VecDeque<Arc<Event>>,
-    reader: Option<(u64, EventReader)>,
+    /// Stands at or before `seq` when `batch` is empty.
+    reader: Option<EventReader>,
 }
 
 impl Follower {
@@ -43,19 +44,21 @@ impl Follower {
         self.seq >= *self.latest.borrow()
     }
 
-    /// The next event; waits for it. None when the session is gone or its file cannot
-    /// be read. Cancel-safe.
+    /// The next event; waits for it. None when the session was closed and all of it was
+    /// given, or when its file cannot be read. Cancel-safe.
     pub async fn next(&mut self) -> Option<Arc<Event>> {
         loop {
-            if let Some(event) = self.ready().await {
-                return Some(event);
+            // In this order: after the release no event comes, so the seq is the last one.
+            let released = self.core.released();
+            // One look decides; an event that comes behind it wakes the wait below.
+            if self.seq < *self.latest.borrow_and_update() {
+                // None when it is neither in memory nor in the file.
+                return self.ready().await;
             }
-            if self.caught_up() {
-                self.latest.changed().await.ok()?;
-            } else {
-                // Not in memory and not in the file: nothing more can be had.
+            if released {
                 return None;
             }
+            self.latest.changed().await.ok()?;
         }
     }
 
@@ -64,13 +67,11 @@ impl Follower {
         if self.seq >= *self.latest.borrow_and_update() {
             return None;
         }
-        if let Some(event) = self.core.recent(self.seq) {
-            self.batch.clear();
-            self.reader = None;
-            self.seq += 1;
-            return Some(event);
-        }
         if self.batch.is_empty() {
+            if let Some(event) = self.core.recent(self.seq) {
+                self.seq += 1;
+                return Some(event);
+            }
             self.fill().await;
         }
         let event = self.batch.pop_front()?;
@@ -79,30 +80,35 @@ impl Follower {
     }
 
     async fn fill(&mut self) {
-        let reader = match self.reader.take() {
-            Some((at, reader)) if at == self.seq => Some(reader),
-            _ => None,
-        };
+        let reader = self.reader.take();
         let (store, id, from) = (self.core.store().clone(), self.core.id().clone(), self.seq);
         let read = tokio::task::spawn_blocking(move || {
+            // A follower that falls behind again goes on where it left the file.
             let mut reader = match reader {
                 Some(reader) => reader,
                 None => store.read(&id, from)?,
             };
+            reader.pass_over(from);
             let mut events = Vec::with_capacity(BATCH);
+            let mut problem = None;
             while events.len() < BATCH {
                 match reader.next() {
-                    Some(event) => events.push(Arc::new(event?)),
+                    Some(Ok(event)) => events.push(Arc::new(event)),
+                    Some(Err(error)) => {
+                        problem = Some(error);
+                        break;
+                    }
                     None => break,
                 }
             }
-            Ok::<_, terret_log::StoreError>((reader, events))
+            Ok::<_, terret_log::StoreError>((reader, events, problem))
         })
         .await;
         match read {
-            Ok(Ok((reader, events))) => {
-                if let Some(last) = events.last() {
-                    self.reader = Some((last.seq + 1, reader));
+            Ok(Ok((reader, events, problem))) => {
+                match problem {
+                    None => self.reader = Some(reader),
+                    Some(error) => tracing::error!(%error, "a session's log could not be read"),
                 }
                 self.batch.extend(events);
             }
