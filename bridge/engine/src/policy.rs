@@ -10,6 +10,7 @@ use terret_tools::mode::Mode;
 use terret_tools::rules::{Effect, Rule, Scope};
 
 use crate::core::Core;
+use crate::options::OFFERED_MODES;
 use crate::settings::Settings;
 
 pub(crate) struct SessionPolicy {
@@ -48,20 +49,25 @@ impl SessionPolicy {
 
     /// Derives the policy again from what the log now says.
     pub(crate) fn refresh(&self) {
+        // The cell is held while the policy is derived, so that of two who refresh at the
+        // same time the one that saw less cannot be the last to write.
+        let mut shared = self.shared.write().unwrap_or_else(PoisonError::into_inner);
         let settings = self.settings();
         let policy = self
             .core
             .state(|state| derive(&settings, state, self.isolated));
-        *self.shared.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(policy);
+        *shared = Arc::new(policy);
     }
 }
 
-/// The mode that a session is in: its own choice, else the configured one.
+/// The mode that a session is in: its own choice, else the configured one. A log may
+/// come from anywhere; a mode that nobody could have chosen here counts for nothing.
 pub(crate) fn mode_of(settings: &Settings, state: &SessionState) -> Mode {
     state
         .options
         .get("mode")
         .and_then(|mode| Mode::named(mode))
+        .filter(|mode| OFFERED_MODES.contains(mode))
         .unwrap_or(settings.mode)
 }
 

@@ -13,6 +13,9 @@ use terret_log::{Blobs, HistoryMessage, HistoryPart, HistoryRole, ImageRef, Sess
 use terret_models::{
     Conversation, Image, Message, Part, Request, Role, ToolCall, ToolResult, ToolSpec,
 };
+use terret_tools::call::Fault;
+
+use crate::core::Core;
 
 /// The conversation as models are sent it, grown with the history and never rebuilt
 /// but after a compaction.
@@ -29,9 +32,51 @@ pub(crate) struct Outbound {
 )]
 pub(crate) struct InvariantViolation(&'static str);
 
+/// More messages than this are rendered off the runtime.
+const MANY: usize = 64;
+
+/// Brings the conversation up to the history and gives a copy of it: pointers alone.
+/// Images are read from the disk, so nothing is locked meanwhile.
+pub(crate) async fn conversation(core: &Core) -> Result<Conversation, Fault> {
+    let missing = core.outbound(Outbound::missing);
+    let blobs = core.store().blobs().clone();
+    let slow = missing_is_slow(&missing);
+    let render = move || -> Vec<Arc<Message>> {
+        missing
+            .iter()
+            .map(|message| Arc::new(outbound_message(message, &blobs)))
+            .collect()
+    };
+    let rendered = if slow {
+        tokio::task::spawn_blocking(render)
+            .await
+            .map_err(|error| Fault(format!("reading the history was interrupted: {error}")))?
+    } else {
+        render()
+    };
+    Ok(core.outbound(|outbound, _| {
+        for message in rendered {
+            outbound.conversation.push(message);
+        }
+        outbound.conversation.clone()
+    }))
+}
+
+fn missing_is_slow(missing: &[Arc<HistoryMessage>]) -> bool {
+    let has_image = |part: &HistoryPart| match part {
+        HistoryPart::Image { .. } => true,
+        HistoryPart::ToolResult { images, .. } => !images.is_empty(),
+        _ => false,
+    };
+    missing.len() > MANY
+        || missing
+            .iter()
+            .any(|message| message.parts.iter().any(has_image))
+}
+
 impl Outbound {
-    /// Brings the conversation up to the history and gives a copy of it: pointers alone.
-    pub(crate) fn conversation(&mut self, state: &SessionState, blobs: &Blobs) -> Conversation {
+    /// The messages of the history that the conversation lacks.
+    fn missing(&mut self, state: &SessionState) -> Vec<Arc<HistoryMessage>> {
         let history = &state.history;
         if self.generation != history.generation()
             || self.conversation.messages().len() > history.messages().len()
@@ -40,11 +85,7 @@ impl Outbound {
             self.generation = history.generation();
         }
         let known = self.conversation.messages().len();
-        for message in history.messages().iter().skip(known) {
-            self.conversation
-                .push(Arc::new(outbound_message(message, blobs)));
-        }
-        self.conversation.clone()
+        history.messages().iter().skip(known).cloned().collect()
     }
 }
 

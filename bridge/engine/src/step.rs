@@ -15,12 +15,15 @@ use tokio_util::sync::CancellationToken;
 
 use crate::core::Core;
 use crate::policy::SessionPolicy;
-use crate::request::{check_invariant, logged_schemas};
+use crate::request::{check_invariant, conversation, logged_schemas};
 use crate::system_prompt::system_prompt;
 use crate::turn::TurnParts;
 
 /// A call whose name no provider would take back is stored under this one (case R057).
 const INVALID_NAME: &str = "invalid_tool_name";
+
+/// Repeats of a call id that get a small number behind it.
+const FEW_REPEATS: u64 = 10;
 
 /// What to do when no model is configured.
 pub(crate) const NO_MODEL: &str = "set ANTHROPIC_API_KEY or OPENAI_API_KEY, or name a model in config.toml as `model = \"provider:model\"`";
@@ -186,8 +189,7 @@ async fn prepare(parts: &TurnParts, model: &Resolved) -> Result<Request, Prepare
             tools: logged_schemas(&tools),
         })?;
     }
-    let conversation =
-        core.outbound(|outbound, state| outbound.conversation(state, core.store().blobs()));
+    let conversation = conversation(core).await?;
     let mut request = Request {
         model: model.name.model.clone(),
         system,
@@ -302,7 +304,10 @@ impl<'a> Assembler<'a> {
         if !taken(&base) {
             return base;
         }
-        (2..)
+        // A few small numbers, then one that can hardly be taken: a provider that calls
+        // all its calls alike must not make each cost more than the one before it.
+        (2..FEW_REPEATS)
+            .chain(core.next_seq()..)
             .map(|n: u64| format!("{base}-{n}"))
             .find(|id| !taken(id))
             .unwrap_or(base)
