@@ -58,9 +58,29 @@ struct Inner {
 #[derive(Default)]
 struct Sessions {
     live: HashMap<SessionId, SessionHandle>,
-    /// One opening at a time for each session, so that nobody opens one twice.
-    opening: HashMap<SessionId, Arc<tokio::sync::Mutex<()>>>,
+    /// One opening, closing or deleting at a time for each session: nobody opens one
+    /// twice, or one whose log is still being given free.
+    passages: HashMap<SessionId, Arc<tokio::sync::Mutex<()>>>,
     closed: bool,
+}
+
+/// The right to open or close one session.
+struct Passage<'a> {
+    engine: &'a Engine,
+    id: SessionId,
+    lock: Arc<tokio::sync::Mutex<()>>,
+    guard: Option<tokio::sync::OwnedMutexGuard<()>>,
+}
+
+impl Drop for Passage<'_> {
+    fn drop(&mut self) {
+        drop(self.guard.take());
+        let mut sessions = self.engine.sessions();
+        // The map's and this one: nobody waits, and nobody can come while it is locked.
+        if Arc::strong_count(&self.lock) <= 2 {
+            sessions.passages.remove(&self.id);
+        }
+    }
 }
 
 impl Engine {
@@ -186,7 +206,14 @@ impl Engine {
             Ok((engine.core(store, log, state), world, editor))
         })
         .await?;
-        self.start(core, world, editor)
+        let id = core.id().clone();
+        let started = self.start(core, world, editor);
+        if started.is_err() {
+            // Others took the room meanwhile: a refused session leaves nothing behind.
+            let engine = self.clone();
+            blocking(move || Ok(engine.store()?.delete(&id)?)).await?;
+        }
+        started
     }
 
     /// Opens a session that was made before; a live one is given as it is.
@@ -200,40 +227,48 @@ impl Engine {
         cwd: Option<PathBuf>,
         additional_directories: Option<Vec<PathBuf>>,
     ) -> Result<SessionHandle, EngineError> {
-        let opening = {
-            let mut sessions = self.sessions();
-            Arc::clone(sessions.opening.entry(id.clone()).or_default())
-        };
-        let guard = opening.lock().await;
+        let _passage = self.passage(id).await;
         let session = match self.session(id) {
-            Some(session) => Ok(session),
-            None => self.open_at_rest(id).await,
+            Some(session) => {
+                if let Some(cwd) = cwd {
+                    let is = session.world().cwd();
+                    let id = id.clone();
+                    blocking(move || in_folder(&id, &cwd, &is)).await?;
+                }
+                session
+            }
+            None => {
+                self.open_at_rest(id, cwd, additional_directories.clone())
+                    .await?
+            }
         };
-        drop(guard);
-        {
-            let mut sessions = self.sessions();
-            if Arc::strong_count(&opening) <= 2 {
-                sessions.opening.remove(id);
-            }
-        }
-        let session = session?;
-        if let Some(cwd) = cwd {
-            let is = session.world().cwd();
-            if !same_folder(&cwd, &is).await {
-                return Err(EngineError::OtherFolder {
-                    id: id.clone(),
-                    is: text(&is),
-                    asked: text(&cwd),
-                });
-            }
-        }
         if let Some(directories) = additional_directories {
             session.set_additional_directories(&directories).await?;
         }
         Ok(session)
     }
 
-    async fn open_at_rest(&self, id: &SessionId) -> Result<SessionHandle, EngineError> {
+    /// Waits until nobody else opens, closes or deletes the session, and keeps the others
+    /// waiting while the answer lives.
+    async fn passage(&self, id: &SessionId) -> Passage<'_> {
+        let mut passage = Passage {
+            engine: self,
+            id: id.clone(),
+            lock: Arc::clone(self.sessions().passages.entry(id.clone()).or_default()),
+            guard: None,
+        };
+        passage.guard = Some(Arc::clone(&passage.lock).lock_owned().await);
+        passage
+    }
+
+    /// Opens a session from its files. What is asked of it is checked before it is live: a
+    /// refused opening holds neither its log nor a place among the live ones.
+    async fn open_at_rest(
+        &self,
+        id: &SessionId,
+        cwd: Option<PathBuf>,
+        additional_directories: Option<Vec<PathBuf>>,
+    ) -> Result<SessionHandle, EngineError> {
         self.check_room()?;
         let (engine, id) = (self.clone(), id.clone());
         let (core, world, editor) = blocking(move || {
@@ -241,12 +276,18 @@ impl Engine {
             let (log, state) = store
                 .open_writer(&id)
                 .map_err(|error| opening_error(&id, error))?;
+            if let Some(cwd) = cwd {
+                in_folder(&id, &cwd, Path::new(&state.cwd))?;
+            }
             let editor = Arc::new(EditorSlot::default());
-            let directories: Vec<PathBuf> = state
-                .additional_directories
-                .iter()
-                .map(PathBuf::from)
-                .collect();
+            // Those of the last time may be gone; those that are asked for count.
+            let directories: Vec<PathBuf> = additional_directories.unwrap_or_else(|| {
+                state
+                    .additional_directories
+                    .iter()
+                    .map(PathBuf::from)
+                    .collect()
+            });
             let world = engine.world(&id, Path::new(&state.cwd), &directories, &editor)?;
             Ok((engine.core(store, log, state), world, editor))
         })
@@ -270,6 +311,7 @@ impl Engine {
     /// # Errors
     /// When there is no such session, live or at rest.
     pub async fn close_session(&self, id: &SessionId) -> Result<(), EngineError> {
+        let _passage = self.passage(id).await;
         let session = self.sessions().live.remove(id);
         match session {
             Some(session) => {
@@ -295,6 +337,7 @@ impl Engine {
     /// # Errors
     /// When another process holds it, or its files cannot be removed.
     pub async fn delete_session(&self, id: &SessionId) -> Result<(), EngineError> {
+        let _passage = self.passage(id).await;
         let session = self.sessions().live.remove(id);
         if let Some(session) = session {
             session.close().await;
@@ -358,9 +401,10 @@ impl Engine {
         world: Arc<World>,
         editor: Arc<EditorSlot>,
     ) -> Result<SessionHandle, EngineError> {
+        let settings = self.settings();
         let policy = Arc::new(SessionPolicy::new(
             Arc::clone(&core),
-            self.settings(),
+            Arc::clone(&settings),
             world.processes().sandbox().isolated(),
         ));
         let judge = Pipeline {
@@ -407,6 +451,14 @@ impl Engine {
             editor,
         });
         sessions.live.insert(core.id().clone(), session.clone());
+        drop(sessions);
+        // New settings may have come in between; a narrower floor must not miss it.
+        let now = self.settings();
+        if !Arc::ptr_eq(&now, &settings)
+            && let Err(fault) = session.reconfigure(now)
+        {
+            tracing::error!(%fault, "a session did not take the new settings");
+        }
         Ok(session)
     }
 
@@ -482,14 +534,16 @@ fn text(path: &Path) -> String {
     path.to_string_lossy().into_owned()
 }
 
-async fn same_folder(asked: &Path, is: &Path) -> bool {
-    if asked == is {
-        return true;
+/// A session is opened in its own folder only. Looks at the disk.
+fn in_folder(id: &SessionId, asked: &Path, is: &Path) -> Result<(), EngineError> {
+    if asked == is || terret_tools::world::same_folder(asked, is) {
+        return Ok(());
     }
-    let (asked, is) = (asked.to_owned(), is.to_owned());
-    tokio::task::spawn_blocking(move || terret_tools::world::same_folder(&asked, &is))
-        .await
-        .unwrap_or(false)
+    Err(EngineError::OtherFolder {
+        id: id.clone(),
+        is: text(is),
+        asked: text(asked),
+    })
 }
 
 /// Runs what touches the disk off the runtime.
