@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
-use terret_log::{FileChange, Payload, RuleEffect, Verdict};
+use terret_log::{FileChange, Payload, PendingApproval, RuleEffect, Verdict};
 use terret_tools::call::{Answer, Approver, Fault, Question};
 use terret_tools::gate::Decision as Gate;
 use terret_tools::pipeline::Pipeline;
@@ -48,6 +48,7 @@ pub(crate) struct Approvals {
 #[derive(Default)]
 struct Waiting {
     calls: HashMap<String, Parked>,
+    tickets: u64,
     /// Whether a person can be asked at all.
     attended: bool,
 }
@@ -55,6 +56,36 @@ struct Waiting {
 struct Parked {
     question: Question,
     answer: oneshot::Sender<Answer>,
+    /// Tells this wait from a later one for the same request.
+    ticket: u64,
+}
+
+/// A call's place among those that wait. Dropping it gives the place up, however the
+/// wait ended: a call that nobody waits for any more must not look as if it waited.
+struct Place<'a> {
+    approvals: &'a Approvals,
+    id: String,
+    ticket: u64,
+}
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        let mut waiting = self.approvals.lock();
+        if waiting
+            .calls
+            .get(&self.id)
+            .is_some_and(|parked| parked.ticket == self.ticket)
+        {
+            waiting.calls.remove(&self.id);
+        }
+        // Under the lock: a sibling that parks now would set its status before this one.
+        if waiting.calls.is_empty() {
+            self.approvals.core.change_status(|status| match status {
+                AgentStatus::WaitingApproval => AgentStatus::Running,
+                other => other,
+            });
+        }
+    }
 }
 
 /// Stands where a pipeline only judges and never asks.
@@ -67,9 +98,9 @@ impl Approver for NobodyAsked {
     }
 }
 
-enum Parking {
+enum Parking<'a> {
     Waits {
-        id: String,
+        place: Place<'a>,
         answer: oneshot::Receiver<Answer>,
     },
     NobodyToAsk {
@@ -97,14 +128,16 @@ impl Approvals {
         self.lock().attended
     }
 
-    /// Decides a waiting approval. The verdict is logged before the call goes on.
+    /// Decides a waiting approval. The verdict is logged before the call goes on; one that
+    /// cannot be logged decides nothing, and the call waits on.
     pub(crate) fn decide(
         &self,
         id: &str,
         decision: Decision,
         by: &str,
     ) -> Result<(), ApprovalError> {
-        let Some(parked) = self.lock().calls.remove(id) else {
+        let mut waiting = self.lock();
+        let Some(parked) = waiting.calls.get(id) else {
             return Err(ApprovalError::NotWaiting(id.to_owned()));
         };
         let offered = parked.question.offered_rule.clone();
@@ -122,8 +155,9 @@ impl Approvals {
             }
             Decision::Cancelled => (Verdict::Cancelled, Answer::Cancelled, None),
         };
-        self.settle(id, parked, verdict, answer, reason, by)
+        self.settle(&mut waiting, id, verdict, answer, reason, by)
             .map_err(|fault| ApprovalError::Fault(fault.0))?;
+        drop(waiting);
         if let Some(rule) = allow_rule {
             self.grant(&rule, by)
                 .map_err(|fault| ApprovalError::Fault(fault.0))?;
@@ -147,33 +181,36 @@ impl Approvals {
 
     /// Settles every waiting request that the policy now lets run.
     pub(crate) fn settle_covered(&self, by: &str) -> Result<(), Fault> {
-        let covered: Vec<(String, Parked)> = {
-            let mut waiting = self.lock();
-            let ids: Vec<String> = waiting
-                .calls
-                .iter()
-                .filter(|(_, parked)| self.judge.decision(&parked.question.call) == Some(Gate::Run))
-                .map(|(id, _)| id.clone())
-                .collect();
-            ids.into_iter()
-                .filter_map(|id| waiting.calls.remove_entry(&id))
-                .collect()
-        };
-        for (id, parked) in covered {
-            self.settle(&id, parked, Verdict::Approved, Answer::Approved, None, by)?;
+        let mut waiting = self.lock();
+        let mut covered: Vec<(u64, String)> = waiting
+            .calls
+            .iter()
+            .filter(|(_, parked)| self.judge.decision(&parked.question.call) == Some(Gate::Run))
+            .map(|(id, parked)| (parked.ticket, id.clone()))
+            .collect();
+        // In the order in which they were asked.
+        covered.sort();
+        for (_, id) in covered {
+            let (verdict, answer) = (Verdict::Approved, Answer::Approved);
+            self.settle(&mut waiting, &id, verdict, answer, None, by)?;
         }
         Ok(())
     }
 
+    /// Logs the verdict of a call that waits, and wakes it. Nothing happens when it does
+    /// not wait any more: whoever was first has logged one.
     fn settle(
         &self,
+        waiting: &mut Waiting,
         id: &str,
-        parked: Parked,
         verdict: Verdict,
         answer: Answer,
         reason: Option<String>,
         by: &str,
     ) -> Result<(), Fault> {
+        let Some(parked) = waiting.calls.get(id) else {
+            return Ok(());
+        };
         self.core.append(Payload::ApprovalResolved {
             id: id.to_owned(),
             call_id: parked.question.call.id.clone(),
@@ -181,14 +218,52 @@ impl Approvals {
             reason,
             by: by.to_owned(),
         })?;
-        // The call may have been cancelled meanwhile; its verdict is logged all the same.
-        let _gone = parked.answer.send(answer);
+        if let Some(parked) = waiting.calls.remove(id) {
+            // The call may have been given up meanwhile; its verdict is logged all the same.
+            let _gone = parked.answer.send(answer);
+        }
+        Ok(())
+    }
+
+    /// Forgets who waits: the turn is gone and left open. Its requests stand in the log,
+    /// to be asked again when it is resumed.
+    pub(crate) fn forget(&self) {
+        self.lock().calls.clear();
+    }
+
+    /// Resolves as cancelled every request of the open turn that `stale` picks, so that no
+    /// question stands in the log, or before a person, that nothing waits for.
+    pub(crate) fn withdraw(
+        &self,
+        stale: impl Fn(&PendingApproval) -> bool,
+        by: &str,
+    ) -> Result<(), Fault> {
+        let mut waiting = self.lock();
+        let found: Vec<(String, String)> = self.core.state(|state| {
+            let pending = state.approvals.pending().iter();
+            pending
+                .filter(|request| stale(request))
+                .map(|request| (request.id.clone(), request.call_id.clone()))
+                .collect()
+        });
+        for (id, call_id) in found {
+            self.core.append(Payload::ApprovalResolved {
+                id: id.clone(),
+                call_id,
+                verdict: Verdict::Cancelled,
+                reason: None,
+                by: by.to_owned(),
+            })?;
+            if let Some(parked) = waiting.calls.remove(&id) {
+                let _gone = parked.answer.send(Answer::Cancelled);
+            }
+        }
         Ok(())
     }
 
     /// Writes the request and registers the waiting call as one act, so that a verdict
     /// which follows at once finds it (check 99).
-    fn park(&self, question: Question, preview: Vec<FileChange>) -> Result<Parking, Fault> {
+    fn park(&self, question: Question, preview: Vec<FileChange>) -> Result<Parking<'_>, Fault> {
         let mut waiting = self.lock();
         let args = question.call.args.clone().unwrap_or_default();
         // After a restart the request may stand in the log already (check 70).
@@ -205,28 +280,22 @@ impl Approvals {
                 _ => AgentStatus::WaitingApproval,
             });
         }
-        if let (Some(id), true) = (standing, waiting.attended) {
-            let (sender, answer) = oneshot::channel();
-            waiting.calls.insert(
-                id.clone(),
-                Parked {
-                    question,
-                    answer: sender,
-                },
-            );
-            return Ok(Parking::Waits { id, answer });
-        }
-        let event = self.core.append_with(|state| Payload::ApprovalRequested {
-            id: format!("a{}", state.next_seq()),
-            call_id: question.call.id.clone(),
-            name: question.call.name.clone(),
-            args,
-            title: question.title.clone(),
-            reason: question.reason.clone(),
-            preview,
-            offered_rule: question.offered_rule.clone(),
-        })?;
-        let id = format!("a{}", event.seq);
+        let id = match standing {
+            Some(id) => id,
+            None => {
+                let event = self.core.append_with(|state| Payload::ApprovalRequested {
+                    id: format!("a{}", state.next_seq()),
+                    call_id: question.call.id.clone(),
+                    name: question.call.name.clone(),
+                    args,
+                    title: question.title.clone(),
+                    reason: question.reason.clone(),
+                    preview,
+                    offered_rule: question.offered_rule.clone(),
+                })?;
+                format!("a{}", event.seq)
+            }
+        };
         if !waiting.attended {
             let reason = format!(
                 "nobody can be asked in a headless run; allow it by a rule or another mode ({})",
@@ -242,14 +311,20 @@ impl Approvals {
             return Ok(Parking::NobodyToAsk { reason });
         }
         let (sender, answer) = oneshot::channel();
-        waiting.calls.insert(
-            id.clone(),
-            Parked {
-                question,
-                answer: sender,
-            },
-        );
-        Ok(Parking::Waits { id, answer })
+        waiting.tickets += 1;
+        let ticket = waiting.tickets;
+        let parked = Parked {
+            question,
+            answer: sender,
+            ticket,
+        };
+        waiting.calls.insert(id.clone(), parked);
+        let place = Place {
+            approvals: self,
+            id,
+            ticket,
+        };
+        Ok(Parking::Waits { place, answer })
     }
 
     /// The verdict that the open turn already holds for exactly this call, from before a
@@ -302,27 +377,20 @@ impl Approver for Approvals {
             return Ok(answer);
         }
         let preview = self.store_preview(&question).await?;
-        let (id, receiver) = match self.park(question, preview)? {
-            Parking::Waits { id, answer } => (id, answer),
+        let (place, receiver) = match self.park(question, preview)? {
+            Parking::Waits { place, answer } => (place, answer),
             Parking::NobodyToAsk { reason } => return Ok(Answer::Denied { reason }),
         };
         let answer = tokio::select! {
             biased;
             answer = receiver => answer.unwrap_or(Answer::Cancelled),
             () = cancel.cancelled() => {
-                // Whoever takes the entry out writes the verdict, so there is one.
-                let parked = self.lock().calls.remove(&id);
-                if let Some(parked) = parked {
-                    self.settle(&id, parked, Verdict::Cancelled, Answer::Cancelled, None, "cancel")?;
-                }
+                let (verdict, answer) = (Verdict::Cancelled, Answer::Cancelled);
+                self.settle(&mut self.lock(), &place.id, verdict, answer, None, "cancel")?;
                 Answer::Cancelled
             }
         };
-        let others = !self.lock().calls.is_empty();
-        self.core.change_status(|status| match status {
-            AgentStatus::WaitingApproval if !others => AgentStatus::Running,
-            other => other,
-        });
+        drop(place);
         if matches!(answer, Answer::Approved) {
             self.core.syncer().sync().await.map_err(|error| {
                 Fault(format!("the verdict could not be made durable: {error}"))

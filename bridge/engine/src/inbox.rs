@@ -60,9 +60,16 @@ impl Inbox {
         !state.open
     }
 
-    /// Closes whatever waits; the turn is over.
+    /// Closes whatever waits; the turn is over. What waits stays for the next one.
     pub(crate) fn close(&self) {
         self.lock().open = false;
+    }
+
+    /// Closes and takes everything, as one act: what comes later belongs to another turn.
+    pub(crate) fn close_and_drain(&self) -> Vec<Input> {
+        let mut state = self.lock();
+        state.open = false;
+        state.waiting.drain(..).collect()
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {

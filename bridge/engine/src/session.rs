@@ -22,7 +22,7 @@ use crate::core::Core;
 use crate::editor_slot::EditorSlot;
 use crate::error::{ApprovalError, EngineError, OptionError};
 use crate::follow::Follower;
-use crate::input::{Input, InputBlock};
+use crate::input::{Claim, Input, InputBlock};
 use crate::options;
 use crate::policy::SessionPolicy;
 use crate::settings::Settings;
@@ -350,7 +350,16 @@ struct SessionTask {
     /// Work that nobody waits for, such as the disk's sync after an answer.
     housekeeping: JoinSet<()>,
     /// Prompts that came too late for the turn that was ending.
-    queue: VecDeque<(Input, oneshot::Sender<TurnOutcome>)>,
+    queue: VecDeque<Queued>,
+}
+
+/// A prompt that waits for the turn before it to be over.
+struct Queued {
+    input: Input,
+    answer: oneshot::Sender<TurnOutcome>,
+    /// A cancel came after it: its own turn ends before it begins. As a cancel reaches
+    /// all that wait, those it reached stand in front.
+    cancelled: Option<String>,
 }
 
 /// The turn that runs, and who waits for its end.
@@ -374,10 +383,7 @@ impl SessionTask {
                 Next::Command(Some(Command::Cancel { reason })) => self.cancel(&reason),
                 Next::Command(Some(Command::Close) | None) => return self.close().await,
                 Next::Command(Some(Command::Suspend)) => {
-                    // Dropping the turn's future ends its stream and its processes; the
-                    // log keeps the turn open.
-                    self.turn.shutdown().await;
-                    return;
+                    return self.suspend().await;
                 }
                 Next::TurnEnded(ended) => self.turn_ended(ended),
             }
@@ -398,24 +404,44 @@ impl SessionTask {
             let _gone = answer.send(outcome);
             return;
         }
-        if let Some(running) = &mut self.running {
-            match self.parts.inbox.push(input) {
-                Ok(()) => running.answers.push(answer),
-                Err(input) => self.queue.push_back((input, answer)),
-            }
-            return;
+        let Some(running) = &mut self.running else {
+            return self.start_turn(input, answer, None);
+        };
+        // What was sent after a cancel is no part of what the cancel ends (check 63).
+        let pushed = if running.stop.token.is_cancelled() {
+            Err(input)
+        } else {
+            self.parts.inbox.push(input)
+        };
+        match pushed {
+            Ok(()) => running.answers.push(answer),
+            Err(input) => self.queue.push_back(Queued {
+                input,
+                answer,
+                cancelled: None,
+            }),
         }
-        self.start_turn(input, answer);
     }
 
-    fn start_turn(&mut self, input: Input, answer: oneshot::Sender<TurnOutcome>) {
+    fn start_turn(
+        &mut self,
+        input: Input,
+        answer: oneshot::Sender<TurnOutcome>,
+        cancelled: Option<String>,
+    ) {
         let stop = Stop::default();
+        let mut status = AgentStatus::Running;
+        if let Some(reason) = cancelled {
+            let _first = stop.reason.set(reason);
+            stop.token.cancel();
+            status = AgentStatus::Stopping;
+        }
         self.running = Some(Running {
             stop: stop.clone(),
             answers: vec![answer],
         });
         self.parts.inbox.open();
-        self.parts.core.change_status(|_| AgentStatus::Running);
+        self.parts.core.change_status(|_| status);
         let parts = Arc::clone(&self.parts);
         self.turn.spawn(async move {
             if parts.core.state(|state| state.turn.open.is_some()) {
@@ -430,6 +456,9 @@ impl SessionTask {
         let Some(running) = &self.running else {
             return;
         };
+        for queued in &mut self.queue {
+            queued.cancelled.get_or_insert_with(|| reason.to_owned());
+        }
         let _already = running.stop.reason.set(reason.to_owned());
         self.parts.core.change_status(|status| match status {
             AgentStatus::Running | AgentStatus::WaitingApproval | AgentStatus::WaitingInput => {
@@ -452,8 +481,7 @@ impl SessionTask {
                 tracing::error!(%error, "a turn panicked");
                 let reason = "an internal error ended the turn; what was done before it is kept";
                 turn::finish(
-                    &parts.core,
-                    &parts.inbox,
+                    parts,
                     TurnStatus::Failed,
                     Some(reason.to_owned()),
                     &running.stop,
@@ -473,10 +501,49 @@ impl SessionTask {
                 tracing::error!(%error, "a turn's log could not be made durable");
             }
         });
-        if let Some((input, answer)) = self.queue.pop_front() {
-            self.start_turn(input, answer);
-            for (input, answer) in std::mem::take(&mut self.queue) {
-                self.prompt(input, answer);
+        self.start_next();
+    }
+
+    /// Starts the turn of the prompt that waited longest. Those behind it join it, unless
+    /// it was cancelled meanwhile.
+    fn start_next(&mut self) {
+        let Some(next) = self.queue.pop_front() else {
+            return;
+        };
+        let joined = next.cancelled.is_none();
+        self.start_turn(next.input, next.answer, next.cancelled);
+        if joined {
+            for queued in std::mem::take(&mut self.queue) {
+                self.prompt(queued.input, queued.answer);
+            }
+        }
+    }
+
+    /// Stops what runs. Dropping the turn's future ends its stream and its processes; the
+    /// log keeps the turn open, and with it what was sent to it and not read yet.
+    async fn suspend(&mut self) {
+        self.turn.abort_all();
+        while let Some(ended) = self.turn.join_next().await {
+            // It may have come to its end just before.
+            if let (Ok(Ok(outcome)), Some(running)) = (ended, self.running.take()) {
+                for answer in running.answers {
+                    let _gone = answer.send(outcome.clone());
+                }
+            }
+        }
+        self.parts.approvals.forget();
+        if !self.parts.core.state(|state| state.turn.is_open()) {
+            return;
+        }
+        let queued = self.queue.drain(..).map(|queued| queued.input);
+        for input in self.parts.inbox.close_and_drain().into_iter().chain(queued) {
+            if let Err(fault) = self
+                .parts
+                .core
+                .append(Claim::Injected(input).into_payload())
+            {
+                tracing::error!(%fault, "input was not logged");
+                return;
             }
         }
     }
@@ -484,6 +551,7 @@ impl SessionTask {
     /// The log cannot be written: the turn is over all the same, and says why.
     fn broken(&self, reason: String) -> TurnOutcome {
         self.parts.inbox.close();
+        self.parts.approvals.forget();
         self.parts.core.change_status(|_| AgentStatus::Idle);
         TurnOutcome {
             status: TurnStatus::Failed,

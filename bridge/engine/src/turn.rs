@@ -4,8 +4,10 @@
 //! speak is to append; its only ways to end are the returned outcome, a fault, or the
 //! session dropping the task at shutdown, which leaves the turn open to be resumed.
 
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
+use futures::FutureExt as _;
 use terret_log::{OwedCall, Payload, StepUsage, TurnStatus};
 use terret_tools::call::{Answer, Approver as _, Call, Fault, Question};
 use terret_tools::definition::{Kind, Replay};
@@ -80,7 +82,7 @@ pub(crate) async fn run(
         Ok(ended) => ended,
         Err(fault) => Ended::failed(fault.0),
     };
-    finish(&parts.core, &parts.inbox, ended.status, ended.reason, stop)
+    finish(parts, ended.status, ended.reason, stop)
 }
 
 /// Goes on with a turn that a crash or a lost editor left open (`Terret spec §1.8`): no
@@ -92,7 +94,6 @@ pub(crate) async fn resume(
     input: Option<Input>,
     stop: &Stop,
 ) -> Result<TurnOutcome, Fault> {
-    let core = &parts.core;
     if let Some(input) = input {
         parts.inbox.leave(input);
     }
@@ -100,7 +101,7 @@ pub(crate) async fn resume(
         Ok(ended) => ended,
         Err(fault) => Ended::failed(fault.0),
     };
-    finish(core, &parts.inbox, ended.status, ended.reason, stop)
+    finish(parts, ended.status, ended.reason, stop)
 }
 
 async fn resume_steps(parts: &TurnParts, stop: &Stop) -> Result<Ended, Fault> {
@@ -137,6 +138,11 @@ async fn resume_steps(parts: &TurnParts, stop: &Stop) -> Result<Ended, Fault> {
         }
     }
     let owed_any = !calls.is_empty();
+    // The others were asked by what the crash ended, and nobody waits for their answer.
+    parts.approvals.withdraw(
+        |request| !calls.iter().any(|call| call.id == request.call_id),
+        "resume",
+    )?;
     parts.pipeline.run_calls(calls, &stop.token).await?;
     if step_open && (answered || owed_any) {
         core.append(Payload::StepEnd {
@@ -155,23 +161,29 @@ async fn resume_steps(parts: &TurnParts, stop: &Stop) -> Result<Ended, Fault> {
 const MAY_HAVE_RUN: &str = "the agent was interrupted while this call ran: it may have run in full, in part or \
     not at all, and was not run again; look before you repeat it";
 
-/// Closes a turn: every owed call gets its result, waiting input is kept, and the end
-/// is logged. Also used when the turn's task panicked.
+/// Closes a turn: every open question is taken back, every owed call gets its result,
+/// waiting input is kept, and the end is logged. Also used when the turn's task panicked.
 pub(crate) fn finish(
-    core: &Core,
-    inbox: &Inbox,
+    parts: &TurnParts,
     status: TurnStatus,
     reason: Option<String>,
     stop: &Stop,
 ) -> Result<TurnOutcome, Fault> {
+    let (core, inbox) = (&parts.core, &parts.inbox);
+    let by = match status {
+        TurnStatus::Cancelled => "cancel",
+        _ => "turn_end",
+    };
+    parts.approvals.withdraw(|_| true, by)?;
     close_owed_calls(core, status)?;
+    close_step(core)?;
     if !matches!(
         status,
         TurnStatus::Completed | TurnStatus::Rejected | TurnStatus::Empty
     ) {
         // What was sent while the turn ran is in the history, so that nothing that a
         // person wrote is lost, though no step of this turn reads it.
-        for input in inbox.drain() {
+        for input in inbox.close_and_drain() {
             core.append(Claim::Injected(input).into_payload())?;
         }
     }
@@ -223,12 +235,20 @@ async fn steps(
         let steers = parts.inbox.drain();
         let claim = match claim_input(parts, first.take(), &steers).await {
             Ok(claim) => claim,
-            Err(rejected) => {
+            Err(Unclaimed::Rejected(reason)) => {
                 parts.inbox.put_back(steers);
                 return Ok(Ended {
                     status: TurnStatus::Rejected,
-                    reason: Some(rejected),
+                    reason: Some(reason),
                 });
+            }
+            Err(Unclaimed::Broken { first }) => {
+                // Nothing that a person wrote is lost; the turn's end logs the rest.
+                parts.inbox.put_back(steers);
+                if let Some(first) = first {
+                    core.append(first.into_payload())?;
+                }
+                return Ok(Ended::failed(BROKEN_HOOK));
             }
         };
         if *step == 0 && claim.is_empty() {
@@ -297,21 +317,36 @@ async fn after_step(
     }
 }
 
+const BROKEN_HOOK: &str = "a hook before the step broke with an internal error; this is a defect of Terret or of the hook";
+
+/// Why a step gets no input.
+enum Unclaimed {
+    Rejected(String),
+    /// A hook panicked; the input that starts the turn comes back.
+    Broken {
+        first: Option<Claim>,
+    },
+}
+
 /// Collects what the next step reads, through the hooks.
 async fn claim_input(
     parts: &TurnParts,
     first: Option<Claim>,
     steers: &[Input],
-) -> Result<Vec<Claim>, String> {
+) -> Result<Vec<Claim>, Unclaimed> {
     let mut claim: Vec<Claim> = first
+        .clone()
         .into_iter()
         .chain(steers.iter().cloned().map(Claim::Injected))
         .collect();
     for hook in &parts.hooks {
-        claim = hook
-            .before_step(claim)
+        claim = match AssertUnwindSafe(hook.before_step(claim))
+            .catch_unwind()
             .await
-            .map_err(|rejected| rejected.0)?;
+        {
+            Ok(claimed) => claimed.map_err(|rejected| Unclaimed::Rejected(rejected.0))?,
+            Err(_) => return Err(Unclaimed::Broken { first }),
+        };
     }
     Ok(claim)
 }
@@ -375,6 +410,18 @@ fn close_owed_calls(core: &Core, status: TurnStatus) -> Result<(), Fault> {
             })?;
         }
         core.append(error_result(owed.id, error))?;
+    }
+    Ok(())
+}
+
+/// Ends the step that a fault or a panic left open.
+fn close_step(core: &Core) -> Result<(), Fault> {
+    let open = core.state(|state| {
+        let open = state.turn.open.as_ref()?;
+        open.step_open.then_some(open.steps)
+    });
+    if let Some(n) = open {
+        core.append(Payload::StepEnd { n, usage: None })?;
     }
     Ok(())
 }
