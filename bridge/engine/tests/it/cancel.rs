@@ -199,7 +199,7 @@ async fn r025_every_interrupted_prompt_answers_cancelled() {
         r#"{"say":"xyz","chunk":1,"delay_ms":3600000}"#,
         r#"{"calls":[{"id":"a","name":"Glob","args":{"pattern":"*"}}],"say":"yes","chunk":1,"delay_ms":3600000}"#,
         r#"{"calls":[{"id":"a","name":"Bash","args":{"command":"true"}}]}"#,
-        r#"{"fail":{"status":529,"retry_after":3600,"times":3}}"#,
+        r#"{"fail":{"status":529,"retry_after":60,"times":3}}"#,
     ];
     for script in scripts {
         let harness = Harness::new(script);

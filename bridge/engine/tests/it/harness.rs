@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use terret_engine::hooks::TurnHook;
 use terret_engine::room::log::{Event, Payload, SystemClock, TurnStatus};
-use terret_engine::room::models::{ModelName, Registry, ThinkingLevel};
+use terret_engine::room::models::{ModelName, Provider, Registry, ThinkingLevel};
 use terret_engine::room::tools::floor::Floor;
 use terret_engine::room::tools::mode::Mode;
 use terret_engine::room::tools::pipeline::CallHook;
@@ -25,6 +25,7 @@ pub(crate) struct Harness {
     pub call_hooks: Vec<Arc<dyn CallHook>>,
     pub turn_hooks: Vec<Arc<dyn TurnHook>>,
     pub table: Table,
+    pub providers: Vec<Arc<dyn Provider>>,
 }
 
 impl Harness {
@@ -51,11 +52,16 @@ impl Harness {
             call_hooks: Vec::new(),
             turn_hooks: Vec::new(),
             table: Table::standard(),
+            providers: Vec::new(),
         }
     }
 
     /// A new engine over the same home: a second process, as far as the disk can tell.
     pub(crate) fn engine(&self) -> Engine {
+        let mut registry = Registry::new(Vec::new());
+        for provider in &self.providers {
+            registry.insert(Arc::clone(provider));
+        }
         Engine::new(EngineParts {
             places: Places {
                 state: self.folder.path().join("state"),
@@ -63,7 +69,7 @@ impl Harness {
                 denied: vec![self.folder.path().join("state")],
             },
             settings: self.settings.clone(),
-            registry: Registry::new(Vec::new()),
+            registry,
             clock: Arc::new(SystemClock),
             table: self.table.clone(),
             call_hooks: self.call_hooks.clone(),
@@ -241,4 +247,89 @@ impl Drop for AutoApprove {
 /// The path as JSON text.
 pub(crate) fn json(path: &Path) -> String {
     serde_json::to_string(path.to_str().unwrap()).unwrap()
+}
+
+/// Moves the session's log away, so that every append fails, and back.
+pub(crate) struct LogAway {
+    path: PathBuf,
+    away: PathBuf,
+}
+
+impl LogAway {
+    pub(crate) fn of(harness: &Harness, session: &SessionHandle) -> Self {
+        let sessions = harness.folder.path().join("state/sessions");
+        let path = sessions.join(format!("{}.jsonl", session.id()));
+        assert!(path.exists(), "{}", path.display());
+        Self {
+            away: path.with_extension("away"),
+            path,
+        }
+    }
+
+    pub(crate) fn take(&self) {
+        std::fs::rename(&self.path, &self.away).unwrap();
+    }
+
+    pub(crate) fn give_back(&self) {
+        std::fs::rename(&self.away, &self.path).unwrap();
+    }
+}
+
+/// Holds a whole log to what every log must be: turns and steps have one end each, calls
+/// one result, requests one verdict, and nothing of a turn comes behind its end.
+pub(crate) fn assert_sound(events: &[Event]) {
+    use std::collections::HashMap;
+    let mut turn = false;
+    let (mut step, mut answered) = (false, false);
+    let mut calls: HashMap<String, u32> = HashMap::new();
+    let mut asked: HashMap<String, u32> = HashMap::new();
+    for (place, event) in events.iter().enumerate() {
+        assert_eq!(event.seq, place as u64);
+        let name = name(&event.payload);
+        match &event.payload {
+            Payload::TurnStart { .. } => {
+                assert!(!turn, "a turn begins within a turn at {place}");
+                turn = true;
+                step = false;
+            }
+            Payload::TurnEnd { .. } => {
+                assert!(turn, "a turn ends twice at {place}");
+                assert!(!step, "a step has no end before {place}");
+                for (call, results) in calls.drain() {
+                    assert_eq!(results, 1, "results of {call} before {place}");
+                }
+                for (id, verdicts) in asked.drain() {
+                    assert_eq!(verdicts, 1, "verdicts of {id} before {place}");
+                }
+                turn = false;
+            }
+            Payload::StepStart { .. } => {
+                // One that a crash kept from its answer stays without an end (spec §1.8).
+                assert!(!step || !answered, "a step begins within a step at {place}");
+                (step, answered) = (true, false);
+            }
+            Payload::AssistantMessage { .. } => answered = true,
+            Payload::StepEnd { .. } => {
+                assert!(step, "a step ends twice at {place}");
+                step = false;
+            }
+            Payload::ToolCall { id, .. } => {
+                assert!(calls.insert(id.clone(), 0).is_none(), "{id} twice");
+            }
+            Payload::ToolResult { id, .. } => *calls.get_mut(id).unwrap() += 1,
+            Payload::ApprovalRequested { id, .. } => {
+                assert!(asked.insert(id.clone(), 0).is_none(), "{id} twice");
+            }
+            Payload::ApprovalResolved { id, .. } => *asked.get_mut(id).unwrap() += 1,
+            Payload::SessionCreated { .. }
+            | Payload::SessionTitled { .. }
+            | Payload::NoticeShown { .. }
+            | Payload::CommandRun { .. }
+            | Payload::OptionSet { .. } => continue,
+            _ => {}
+        }
+        let ends = matches!(event.payload, Payload::TurnEnd { .. });
+        assert!(turn || ends, "{name} outside of a turn at {place}");
+    }
+    assert!(!turn, "the last turn has no end");
 }
