@@ -84,7 +84,7 @@ impl TerminalClient {
             Approvals::AllowAll => responder.finish(select(&request, "allow_once")).await,
             Approvals::Nobody => {
                 let reason =
-                    "nobody can be asked here; allow it by a rule, another mode, or `--yes`";
+                    "nobody can be asked here; allow it by a rule, another mode, or `--ask`";
                 responder.fail(RpcError::internal(reason)).await;
             }
             Approvals::Ask => {
