@@ -17,7 +17,7 @@ use std::process::ExitCode;
 
 use clap::Parser as _;
 
-use crate::args::{Cli, Command};
+use crate::args::{Cli, Command, ConfigCommand};
 use crate::config::Config;
 use crate::output::Output;
 use crate::paths::{Environment, Paths};
@@ -39,7 +39,7 @@ fn main() -> ExitCode {
         Ok(code) => code,
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
-            complain(&format!("terret: {error:#}"));
+            complain(&format!("terret: {}", words(&error)));
             ExitCode::FAILURE
         }
     }
@@ -51,7 +51,12 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         .home
         .or_else(|| std::env::var_os("TERRET_HOME").map(Into::into));
     let paths = Paths::find(home.as_deref(), &ProcessEnvironment)?;
-    // What checks a broken configuration must start with one.
+    // What helps with a broken configuration must start with one.
+    if let Command::Config(ConfigCommand::Path) = cli.command {
+        let mut out = Output::new();
+        command::config::path(&paths, &mut out)?;
+        return finish(out);
+    }
     let config = match Config::read(&paths.config_file()) {
         Ok(config) => config,
         Err(error) if matches!(cli.command, Command::Doctor) => {
@@ -107,6 +112,21 @@ fn is_broken_pipe(error: &anyhow::Error) -> bool {
         .any(|cause| cause.kind() == std::io::ErrorKind::BrokenPipe)
 }
 
+/// An error with its causes, each said once: many repeat the cause in their own words.
+fn words(error: &anyhow::Error) -> String {
+    let mut said: Vec<String> = Vec::new();
+    for cause in error.chain() {
+        let text = cause.to_string();
+        if !said
+            .iter()
+            .any(|known| known.contains(&text) || text.contains(known))
+        {
+            said.push(text);
+        }
+    }
+    said.join(": ")
+}
+
 /// The one line on stderr that ends a failed command.
 #[expect(
     clippy::print_stderr,
@@ -114,4 +134,20 @@ fn is_broken_pipe(error: &anyhow::Error) -> bool {
 )]
 fn complain(text: &str) {
     eprintln!("{text}");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cause_is_said_once() {
+        let cause = std::io::Error::other("the disk is full");
+        let repeated = anyhow::Error::new(cause).context("not written: the disk is full");
+        assert_eq!(words(&repeated), "not written: the disk is full");
+        let plain = anyhow::anyhow!("the disk is full").context("`a` was not written");
+        assert_eq!(words(&plain), "`a` was not written: the disk is full");
+        let wrapped = anyhow::anyhow!("refused: no model (code 1)").context("no model");
+        assert_eq!(words(&wrapped), "no model");
+    }
 }

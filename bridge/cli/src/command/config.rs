@@ -5,7 +5,7 @@ use terret_engine::room::models::Kind;
 
 use crate::args::ConfigCommand;
 use crate::output::{Output, printable};
-use crate::paths::Environment;
+use crate::paths::{Environment, Paths};
 use crate::wiring::Setup;
 
 /// Runs one of the `config` commands.
@@ -16,9 +16,14 @@ pub(crate) fn run(
     out: &mut Output,
 ) -> anyhow::Result<()> {
     match command {
-        ConfigCommand::Path => out.line(setup.paths.config_file().display().to_string())?,
-        ConfigCommand::Show => show(setup, environment, out)?,
+        ConfigCommand::Path => path(&setup.paths, out),
+        ConfigCommand::Show => show(setup, environment, out),
     }
+}
+
+/// `terret config path`: where the file is, whatever is in it.
+pub(crate) fn path(paths: &Paths, out: &mut Output) -> anyhow::Result<()> {
+    out.line(paths.config_file().display().to_string())?;
     Ok(())
 }
 

@@ -71,7 +71,7 @@ pub(crate) fn run(args: &DemoArgs) -> anyhow::Result<ExitCode> {
         "A scripted model, real tools, and a project in {} that goes away at the end.",
         project.display()
     ))?;
-    out.line(format!("\n> {PROMPT}\n"))?;
+    out.line("")?;
     out.flush()?;
     let setup = Setup {
         paths: Paths::find(Some(&folder.path().join("home")), &NoEnvironment)?,
@@ -89,7 +89,10 @@ pub(crate) fn run(args: &DemoArgs) -> anyhow::Result<ExitCode> {
         form: Form::Text,
         colour: std::io::stdout().is_terminal(),
     };
-    let finished = play(&setup, &NoEnvironment, options)?;
+    let played = play(&setup, &NoEnvironment, options)?;
+    if !played.went_well() {
+        return Ok(played.exit_code());
+    }
     let program = std::env::current_exe()
         .map_or_else(|_| "terret".to_owned(), |path| path.display().to_string());
     out.line("")?;
@@ -100,11 +103,7 @@ pub(crate) fn run(args: &DemoArgs) -> anyhow::Result<ExitCode> {
     )?;
     out.line("or a model of your own in config.toml. `terret doctor` says what is still missing.")?;
     out.flush()?;
-    Ok(if finished.stop_reason == "end_turn" {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
-    })
+    Ok(ExitCode::SUCCESS)
 }
 
 fn write(path: &Path, content: &str) -> anyhow::Result<()> {

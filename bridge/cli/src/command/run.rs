@@ -1,22 +1,24 @@
 //! `terret run`: one prompt without an editor.
 
-use std::io::{IsTerminal as _, Read as _};
+use std::io::{self, IsTerminal as _, Read as _, Write};
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 use terret_engine::Engine;
 use terret_faces::control::ControlServer;
 use terret_faces::terminal::{self, Approvals, Finished, Form, TerminalOptions};
+use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
 use crate::args::RunArgs;
 use crate::command::acp::face_settings;
 use crate::paths::Environment;
-use crate::runtime;
 use crate::terminal_input::StdinLines;
 use crate::wiring::{Setup, VERSION};
+use crate::{runtime, stdio};
 
 /// Runs one prompt and prints its answer. The exit code is 0 only for an ordinary end.
 pub(crate) fn run(
@@ -58,43 +60,56 @@ pub(crate) fn run(
         form: if args.json { Form::Json } else { Form::Text },
         colour: std::io::stdout().is_terminal(),
     };
-    let finished = play(setup, environment, options)?;
-    Ok(match finished.stop_reason.as_str() {
-        "end_turn" => ExitCode::SUCCESS,
-        "cancelled" => ExitCode::from(130),
-        _ => ExitCode::FAILURE,
-    })
+    Ok(play(setup, environment, options)?.exit_code())
 }
 
-/// Runs a terminal session over an engine of its own. Ctrl-C cancels the turn; a second
-/// one ends the command.
+/// How a terminal session ended.
+pub(crate) struct Played {
+    finished: Finished,
+    /// The signal that ended it.
+    signal: Option<u8>,
+}
+
+impl Played {
+    /// The turn came to its ordinary end.
+    pub(crate) fn went_well(&self) -> bool {
+        self.finished.stop_reason == "end_turn"
+    }
+
+    /// As shells have it: 128 and the signal for what a signal ended.
+    pub(crate) fn exit_code(&self) -> ExitCode {
+        match (self.finished.stop_reason.as_str(), self.signal) {
+            ("end_turn", _) => ExitCode::SUCCESS,
+            (_, Some(signal)) => ExitCode::from(128 + signal),
+            _ => ExitCode::FAILURE,
+        }
+    }
+}
+
+/// Runs a terminal session over an engine of its own. Ctrl-C, the other signals that ask
+/// to end, and the end of who reads cancel the turn; a second signal ends the command.
 pub(crate) fn play(
     setup: &Setup,
     environment: &dyn Environment,
     options: TerminalOptions,
-) -> anyhow::Result<Finished> {
+) -> anyhow::Result<Played> {
     let parts = setup.engine_parts(environment)?;
     let runtime = runtime::start()?;
-    let finished = runtime.block_on(async {
+    let played = runtime.block_on(async {
         let engine = Engine::new(parts);
         engine.ready()?;
         let control = ControlServer::start(engine.clone(), &setup.paths.runtime, VERSION).ok();
         let stop = CancellationToken::new();
-        let interrupted = stop.clone();
-        let watch = tokio::spawn(async move {
-            if tokio::signal::ctrl_c().await.is_ok() {
-                interrupted.cancel();
-            }
-            if tokio::signal::ctrl_c().await.is_ok() {
-                std::process::exit(130);
-            }
-        });
+        let came = Arc::new(AtomicU8::new(0));
+        let watch = tokio::spawn(watch(stop.clone(), Arc::clone(&came)));
+        let line_end = LineEnd::new(std::io::stdout());
+        let at_line_start = line_end.at_start();
         let input = Arc::new(StdinLines);
         let played = terminal::run(
             engine.clone(),
             face_settings(),
             options,
-            std::io::stdout(),
+            line_end,
             input,
             stop,
         )
@@ -104,8 +119,71 @@ pub(crate) fn play(
         if let Some(control) = control {
             control.stop().await;
         }
-        anyhow::Ok(played?)
+        if played.is_err() && !at_line_start.load(Ordering::Relaxed) {
+            // What is said of the error begins a line of its own.
+            std::io::stdout().write_all(b"\n")?;
+        }
+        anyhow::Ok(Played {
+            finished: played?,
+            signal: Some(came.load(Ordering::Relaxed)).filter(|signal| *signal > 0),
+        })
     });
     runtime.shutdown_timeout(Duration::from_millis(100));
-    finished
+    played
+}
+
+/// Cancels the turn at the first signal, and ends the process at the second.
+async fn watch(stop: CancellationToken, came: Arc<AtomicU8>) -> anyhow::Result<()> {
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut hang_up = signal(SignalKind::hangup())?;
+    loop {
+        let number = tokio::select! {
+            _ = interrupt.recv() => SignalKind::interrupt().as_raw_value(),
+            _ = terminate.recv() => SignalKind::terminate().as_raw_value(),
+            _ = hang_up.recv() => SignalKind::hangup().as_raw_value(),
+            Ok(()) = stdio::reader_is_gone(), if !stop.is_cancelled() => {
+                stop.cancel();
+                continue;
+            }
+        };
+        let number = u8::try_from(number)?;
+        if came.swap(number, Ordering::Relaxed) > 0 {
+            std::process::exit(128 + i32::from(number));
+        }
+        stop.cancel();
+    }
+}
+
+/// Standard output that knows whether a line is begun.
+struct LineEnd<W> {
+    output: W,
+    at_start: Arc<AtomicBool>,
+}
+
+impl<W> LineEnd<W> {
+    fn new(output: W) -> Self {
+        Self {
+            output,
+            at_start: Arc::new(AtomicBool::new(true)),
+        }
+    }
+
+    fn at_start(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.at_start)
+    }
+}
+
+impl<W: Write> Write for LineEnd<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let written = self.output.write(bytes)?;
+        if let Some(last) = bytes.get(..written).and_then(<[u8]>::last) {
+            self.at_start.store(*last == b'\n', Ordering::Relaxed);
+        }
+        Ok(written)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.output.flush()
+    }
 }

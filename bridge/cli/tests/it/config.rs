@@ -1,1 +1,176 @@
-//! .
+//! The configuration: refused by name and place, shown without secrets, and taken up
+//! again while an agent runs.
+
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use terret_fixtures::{PermissionPolicy, Reply, Script, process};
+
+use crate::support::{Bench, Finished, PATIENCE, count, last};
+
+/// A value that no output may show.
+const KEY: &str = "a-key-value-of-this-test";
+
+#[tokio::test]
+async fn an_unknown_key_is_refused_by_name_and_place() {
+    let bench = Bench::saying("never");
+    bench.configure("mode = \"ask\"\n[loop]\nmax_stepz = 3\n");
+    for arguments in [
+        &["acp"][..],
+        &["run", "hi"],
+        &["sessions", "list"],
+        &["config", "show"],
+    ] {
+        let finished = bench.terret(arguments).await;
+        assert_eq!(finished.code, Some(1), "{finished:?}");
+        assert_eq!(finished.stdout, "");
+        for word in ["config.toml", "max_stepz", "line 3"] {
+            assert!(finished.stderr.contains(word), "{word}: {finished:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_value_that_means_nothing_is_refused_by_its_key() {
+    let bench = Bench::saying("never");
+    for (text, words) in [
+        ("mode = \"bold\"", ["mode", "bold"]),
+        ("model = \"nameless\"", ["model", "nameless"]),
+        ("thinking = \"hard\"", ["thinking", "hard"]),
+        ("[policy]\ndeny = [\"Bash(\"]", ["policy.deny", "Bash("]),
+    ] {
+        bench.configure(text);
+        let finished = bench.terret(&["acp"]).await;
+        assert_eq!(finished.code, Some(1), "{text}: {finished:?}");
+        for word in words {
+            assert!(finished.stderr.contains(word), "{word}: {finished:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn the_doctor_starts_with_a_broken_configuration() {
+    let bench = Bench::saying("never");
+    bench.configure("this is no toml");
+    let finished = bench.terret(&["doctor"]).await;
+    assert_eq!(finished.code, Some(1), "{finished:?}");
+    assert!(finished.stdout.contains("broken   config"), "{finished:?}");
+    assert!(finished.stdout.contains("line 1"), "{finished:?}");
+    let path = bench.terret(&["config", "path"]).await.ok();
+    assert!(path.ends_with("config.toml\n"), "{path}");
+}
+
+#[tokio::test]
+async fn the_doctor_says_what_works() {
+    let bench = Bench::saying("never");
+    let broken = bench.terret(&["doctor"]).await;
+    assert_eq!(broken.code, Some(1), "no model: {broken:?}");
+    assert!(broken.stdout.contains("broken   model"), "{broken:?}");
+    assert!(broken.stdout.contains("ANTHROPIC_API_KEY"), "{broken:?}");
+    let healthy = bench.terret_with_model(&["doctor"]).await.ok();
+    for check in ["config", "model", "state", "index", "shell", "sandbox"] {
+        assert!(healthy.contains(&format!("{check}:")), "{healthy}");
+    }
+    assert!(!healthy.contains("broken"), "{healthy}");
+    // What it tried leaves nothing behind.
+    let listed = bench.terret(&["sessions", "list"]).await.ok();
+    assert_eq!(listed, "No sessions yet.\n");
+}
+
+#[tokio::test]
+async fn no_output_shows_a_key() {
+    let bench = Bench::saying("never");
+    bench.configure(
+        "[providers.local]\nkind = \"openai\"\nbase_url = \"http://127.0.0.1:9/v1\"\nkey_env = \"LOCAL_KEY\"\n",
+    );
+    for arguments in [&["config", "show"][..], &["doctor"], &["-vv", "run", "hi"]] {
+        let mut command = bench.command();
+        command
+            .args(arguments)
+            .env("ANTHROPIC_API_KEY", KEY)
+            .env("ANTHROPIC_BASE_URL", "http://127.0.0.1:9")
+            .env("LOCAL_KEY", KEY);
+        let finished = Finished::of(process::run(command, PATIENCE).await.unwrap());
+        let all = format!("{}{}", finished.stdout, finished.stderr);
+        assert!(!all.contains(KEY), "{all}");
+        if arguments[0] == "config" {
+            for word in [
+                "ANTHROPIC_API_KEY is set",
+                "LOCAL_KEY is set",
+                "OPENAI_API_KEY is not set",
+            ] {
+                assert!(all.contains(word), "{all}");
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn every_setting_is_shown_with_where_it_comes_from() {
+    let bench = Bench::saying("never");
+    let path = bench.terret(&["config", "path"]).await.ok();
+    assert_eq!(
+        path.trim(),
+        bench
+            .home()
+            .join("config/config.toml")
+            .display()
+            .to_string()
+    );
+    let shown = bench.terret_with_model(&["config", "show"]).await.ok();
+    assert!(shown.contains("all defaults"), "{shown}");
+    assert!(shown.contains("# command line"), "{shown}");
+    bench.configure("mode = \"plan\"\n[loop]\nmax_steps = 7\n");
+    let shown = bench.terret(&["config", "show"]).await.ok();
+    assert!(shown.contains("mode = \"plan\"  # config.toml"), "{shown}");
+    assert!(
+        shown.contains("loop.max_steps = 7  # config.toml"),
+        "{shown}"
+    );
+    assert!(
+        shown.contains("loop.max_agents = 128  # default"),
+        "{shown}"
+    );
+}
+
+/// Sends prompts until one ends as `wanted`, since nothing says when a file was taken up.
+async fn until(mut holds: impl AsyncFnMut() -> bool) {
+    let start = Instant::now();
+    while !holds().await {
+        assert!(start.elapsed() < PATIENCE, "the change was never taken up");
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+}
+
+#[tokio::test]
+async fn check_086_a_changed_file_is_in_force_at_the_next_call_and_a_broken_one_is_not() {
+    let bench = Bench::new(
+        "//- a.txt\nalpha\n",
+        Script::new()
+            .reply(Reply::on("^read$").call("Read", json!({"file_path": "a.txt"})))
+            .reply(Reply::on("").say("done")),
+    );
+    let (editor, session) = bench.session(PermissionPolicy::AllowOnce).await;
+    let denied = async || {
+        editor.prompt(&session, "read").await.unwrap();
+        // Not by the command, which a broken file stops.
+        let log = std::fs::read_to_string(bench.log_file(&session)).unwrap();
+        let events: Vec<Value> = log
+            .lines()
+            .map(|line| serde_json::from_str(line).unwrap())
+            .collect();
+        last(&events, "tool/result")["error"].is_string()
+    };
+    assert!(!denied().await);
+    bench.configure("[policy]\nfloor = [\"Bash\"]\n");
+    until(&denied).await;
+    // A broken edit keeps the last good one, and says so where diagnostics go.
+    bench.configure("[policy]\nfloor = [\"Read\"\n");
+    until(async || bench.stderr().contains("not taken up")).await;
+    assert!(denied().await, "a broken file must not widen the floor");
+    assert!(bench.stderr().contains("config.toml"), "{}", bench.stderr());
+    bench.configure("[policy]\nfloor = [\"Read\"]\n");
+    until(async || !denied().await).await;
+    let events = bench.events(&session).await;
+    assert_eq!(count(&events, "session/created"), 1);
+}
