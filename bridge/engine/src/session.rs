@@ -63,6 +63,10 @@ enum Command {
         input: Input,
         answer: oneshot::Sender<TurnOutcome>,
     },
+    /// Runs a turn on what waits in the inbox.
+    Wake {
+        answer: oneshot::Sender<TurnOutcome>,
+    },
     Cancel {
         reason: String,
     },
@@ -124,6 +128,17 @@ impl SessionHandle {
             answer: sender,
         })
         .await?;
+        Ok(PromptAnswer(receiver))
+    }
+
+    /// Runs a turn on what waits in the inbox, without a prompt. With nothing there the
+    /// turn closes as empty (check 36); while a turn runs, the answer is that turn's.
+    ///
+    /// # Errors
+    /// When the session is closed.
+    pub async fn wake(&self) -> Result<PromptAnswer, EngineError> {
+        let (sender, receiver) = oneshot::channel();
+        self.send(Command::Wake { answer: sender }).await?;
         Ok(PromptAnswer(receiver))
     }
 
@@ -380,6 +395,10 @@ impl SessionTask {
                 Next::Command(Some(Command::Prompt { input, answer })) => {
                     self.prompt(input, answer)
                 }
+                Next::Command(Some(Command::Wake { answer })) => match &mut self.running {
+                    Some(running) => running.answers.push(answer),
+                    None => self.start_turn(None, answer, None),
+                },
                 Next::Command(Some(Command::Cancel { reason })) => self.cancel(&reason),
                 Next::Command(Some(Command::Close) | None) => return self.close().await,
                 Next::Command(Some(Command::Suspend)) => {
@@ -405,7 +424,7 @@ impl SessionTask {
             return;
         }
         let Some(running) = &mut self.running else {
-            return self.start_turn(input, answer, None);
+            return self.start_turn(Some(input), answer, None);
         };
         // What was sent after a cancel is no part of what the cancel ends (check 63).
         let pushed = if running.stop.token.is_cancelled() {
@@ -425,7 +444,7 @@ impl SessionTask {
 
     fn start_turn(
         &mut self,
-        input: Input,
+        input: Option<Input>,
         answer: oneshot::Sender<TurnOutcome>,
         cancelled: Option<String>,
     ) {
@@ -445,9 +464,9 @@ impl SessionTask {
         let parts = Arc::clone(&self.parts);
         self.turn.spawn(async move {
             if parts.core.state(|state| state.turn.open.is_some()) {
-                turn::resume(&parts, Some(input), &stop).await
+                turn::resume(&parts, input, &stop).await
             } else {
-                turn::run(&parts, Some(input), &stop).await
+                turn::run(&parts, input, &stop).await
             }
         });
     }
@@ -511,7 +530,7 @@ impl SessionTask {
             return;
         };
         let joined = next.cancelled.is_none();
-        self.start_turn(next.input, next.answer, next.cancelled);
+        self.start_turn(Some(next.input), next.answer, next.cancelled);
         if joined {
             for queued in std::mem::take(&mut self.queue) {
                 self.prompt(queued.input, queued.answer);

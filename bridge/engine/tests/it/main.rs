@@ -15,6 +15,7 @@ mod cancel;
 mod commands;
 mod faults;
 mod invariant;
+mod links;
 mod policy;
 mod races;
 mod resume;

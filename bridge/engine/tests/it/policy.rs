@@ -151,3 +151,20 @@ async fn check_088_a_forged_session_id_reaches_no_other_sessions_shell() {
     let place = result(&second, "p").await.unwrap();
     assert!(!place.contains("/sub"), "{place}");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn check_084_an_unknown_session_is_refused_and_the_refusal_is_not_remembered() {
+    let harness = Harness::new(LOOK);
+    let (engine, session) = harness.session().await;
+    let id = session.id().clone();
+    drop(session);
+    engine.shutdown().await;
+    let other = harness.engine();
+    assert!(other.session(&id).is_none(), "not known to this engine yet");
+    let unknown = "unknown".parse().unwrap();
+    assert!(other.open_session(&unknown, None, None).await.is_err());
+    let session = other.open_session(&id, None, None).await.unwrap();
+    session.attach(None);
+    complete(&session, "1").await;
+    assert!(result(&session, "c1").await.is_ok());
+}

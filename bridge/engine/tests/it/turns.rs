@@ -149,6 +149,20 @@ async fn check_035_a_rejection_closes_the_turn_without_a_step() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn check_036_a_wake_with_nothing_to_do_closes_the_turn_as_empty() {
+    let harness = Harness::new(r#"{"say":"must not be said"}"#);
+    let (_engine, session) = harness.session().await;
+    let outcome = within(session.wake().await.unwrap().outcome())
+        .await
+        .unwrap();
+    assert_eq!(outcome.status, TurnStatus::Empty);
+    assert_eq!(
+        names(&session).await,
+        ["session/created", "turn/start", "turn/end"]
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn check_037_the_step_after_the_ceiling_never_starts() {
     // Every answer is one more call, for ever.
     let mut lines = String::new();
