@@ -228,6 +228,31 @@ async fn check_142_leftovers_are_named_and_ended_with_their_command() {
     );
 }
 
+/// A program that is just being started holds our descriptors for a moment.
+#[tokio::test(flavor = "multi_thread")]
+async fn programs_side_by_side_are_not_taken_for_each_other() {
+    let bench = Arc::new(Bench::new());
+    let mut running = tokio::task::JoinSet::new();
+    for _ in 0..24 {
+        let bench = Arc::clone(&bench);
+        running.spawn(async move {
+            for _ in 0..8 {
+                let finished = bench.run("sleep 0.3 & sleep 0.2; echo x").await;
+                assert_eq!(finished.end, End::Exited(0));
+                // On a slow machine the program's own rest is one.
+                let named = &finished.leftovers;
+                assert!(
+                    named.len() <= 1 && named.iter().all(|left| left.command == "sleep 0.3"),
+                    "{named:?}"
+                );
+            }
+        });
+    }
+    while let Some(done) = running.join_next().await {
+        done.unwrap();
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_nearly_done_is_no_leftover() {
     let bench = Bench::new();

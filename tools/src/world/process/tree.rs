@@ -121,12 +121,15 @@ impl Tree {
         processes.retain(|process| process.started >= self.started && !process.dead);
         let mut members = BTreeSet::from([leader]);
         let known = &self.known;
+        // Another program that we are just starting has our descriptors until it runs, and
+        // whoever lost its parent is no child of ours.
+        let us = i32::try_from(std::process::id()).unwrap_or_default();
         for process in &processes {
             if process.session == leader
                 || process.group == leader
                 || known.get(&process.pid) == Some(&process.started)
                 || has_mark(process.pid, &self.mark)
-                || (look == Look::Holders && holds(process.pid, self.pipe))
+                || (look == Look::Holders && process.parent != us && holds(process.pid, self.pipe))
             {
                 members.insert(process.pid);
             }
@@ -142,8 +145,7 @@ impl Tree {
                 break;
             }
         }
-        // We may hold our own pipe's other end.
-        members.remove(&i32::try_from(std::process::id()).unwrap_or_default());
+        members.remove(&us);
         let running: BTreeMap<i32, u64> = processes
             .into_iter()
             .filter(|process| members.contains(&process.pid))
@@ -332,6 +334,7 @@ fn has_mark(pid: i32, mark: &str) -> bool {
     })
 }
 
+/// Whether a process could still write into the pipe.
 fn holds(pid: i32, pipe: u64) -> bool {
     let Ok(files) = std::fs::read_dir(format!("/proc/{pid}/fd")) else {
         return false;
@@ -339,8 +342,10 @@ fn holds(pid: i32, pipe: u64) -> bool {
     files
         .filter_map(Result::ok)
         .filter(|file| {
-            std::fs::read_link(file.path())
-                .is_ok_and(|target| target.as_os_str().as_bytes().starts_with(b"pipe:"))
+            // The link's own mode tells how the file is open.
+            std::fs::symlink_metadata(file.path()).is_ok_and(|link| link.mode() & 0o200 != 0)
+                && std::fs::read_link(file.path())
+                    .is_ok_and(|target| target.as_os_str().as_bytes().starts_with(b"pipe:"))
         })
         .any(|file| std::fs::metadata(file.path()).is_ok_and(|data| data.ino() == pipe))
 }
