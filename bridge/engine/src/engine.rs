@@ -15,6 +15,7 @@ use terret_tools::world::{Environment, World, WorldSettings};
 use crate::approvals::{Approvals, NobodyAsked};
 use crate::call_log::CallLog;
 use crate::core::Core;
+use crate::denied_files::DeniedFiles;
 use crate::editor_slot::EditorSlot;
 use crate::error::EngineError;
 use crate::hooks::TurnHook;
@@ -181,11 +182,12 @@ impl Engine {
     ) -> Result<SessionHandle, EngineError> {
         self.check_room()?;
         let engine = self.clone();
-        let (core, world, editor) = blocking(move || {
+        let (core, world, editor, denied) = blocking(move || {
             let editor = Arc::new(EditorSlot::default());
+            let denied = Arc::new(DeniedFiles::default());
             let id = SessionId::generate();
             // The folder is checked first: a refused session leaves nothing behind.
-            let world = engine.world(&id, &cwd, &additional_directories, &editor)?;
+            let world = engine.world(&id, &cwd, &additional_directories, &editor, &denied)?;
             let store = engine.store()?;
             let mut log = store.create(id)?;
             let created = log
@@ -203,11 +205,11 @@ impl Engine {
                 .map_err(|error| EngineError::Fault(error.to_string()))?;
             let mut state = SessionState::default();
             state.apply(&created);
-            Ok((engine.core(store, log, state), world, editor))
+            Ok((engine.core(store, log, state), world, editor, denied))
         })
         .await?;
         let id = core.id().clone();
-        let started = self.start(core, world, editor);
+        let started = self.start(core, world, editor, &denied);
         if started.is_err() {
             // Others took the room meanwhile: a refused session leaves nothing behind.
             let engine = self.clone();
@@ -271,7 +273,7 @@ impl Engine {
     ) -> Result<SessionHandle, EngineError> {
         self.check_room()?;
         let (engine, id) = (self.clone(), id.clone());
-        let (core, world, editor) = blocking(move || {
+        let (core, world, editor, denied) = blocking(move || {
             let store = engine.store()?;
             let (log, state) = store
                 .open_writer(&id)
@@ -280,6 +282,7 @@ impl Engine {
                 in_folder(&id, &cwd, Path::new(&state.cwd))?;
             }
             let editor = Arc::new(EditorSlot::default());
+            let denied = Arc::new(DeniedFiles::default());
             // Those of the last time may be gone; those that are asked for count.
             let directories: Vec<PathBuf> = additional_directories.unwrap_or_else(|| {
                 state
@@ -288,11 +291,11 @@ impl Engine {
                     .map(PathBuf::from)
                     .collect()
             });
-            let world = engine.world(&id, Path::new(&state.cwd), &directories, &editor)?;
-            Ok((engine.core(store, log, state), world, editor))
+            let world = engine.world(&id, Path::new(&state.cwd), &directories, &editor, &denied)?;
+            Ok((engine.core(store, log, state), world, editor, denied))
         })
         .await?;
-        self.start(core, world, editor)
+        self.start(core, world, editor, &denied)
     }
 
     /// A live session.
@@ -400,6 +403,7 @@ impl Engine {
         core: Arc<Core>,
         world: Arc<World>,
         editor: Arc<EditorSlot>,
+        denied: &DeniedFiles,
     ) -> Result<SessionHandle, EngineError> {
         let settings = self.settings();
         let policy = Arc::new(SessionPolicy::new(
@@ -407,6 +411,7 @@ impl Engine {
             Arc::clone(&settings),
             world.processes().sandbox().isolated(),
         ));
+        denied.bind(world.cwd(), policy.shared());
         let judge = Pipeline {
             table: Arc::clone(&self.0.table),
             world: Arc::clone(&world),
@@ -472,6 +477,7 @@ impl Engine {
         cwd: &Path,
         additional_directories: &[PathBuf],
         editor: &Arc<EditorSlot>,
+        denied: &Arc<DeniedFiles>,
     ) -> Result<Arc<World>, EngineError> {
         let settings = self.settings();
         World::new(WorldSettings {
@@ -480,6 +486,7 @@ impl Engine {
             scratch: self.0.places.scratch.join(id.as_str()),
             denied: self.0.places.denied.clone(),
             editor: Some(Arc::clone(editor) as _),
+            hooks: vec![Arc::clone(denied) as _],
             environment: Environment {
                 keep: settings.environment_allow.clone(),
                 ..Environment::default()

@@ -6,6 +6,7 @@ mod approvals;
 mod call_log;
 mod commands;
 mod core;
+mod denied_files;
 mod editor_slot;
 mod engine;
 mod error;

@@ -180,3 +180,6 @@ pub(crate) fn logged_schemas(tools: &[ToolSpec]) -> Vec<terret_log::ToolSchema> 
         })
         .collect()
 }
+
+#[cfg(test)]
+mod tests;

@@ -291,6 +291,11 @@ impl SessionHandle {
         Ok(())
     }
 
+    #[cfg(test)]
+    pub(crate) fn turn_parts(&self) -> Arc<TurnParts> {
+        Arc::clone(&self.0.parts)
+    }
+
     pub(crate) fn reconfigure(&self, settings: Arc<Settings>) -> Result<(), Fault> {
         self.0.policy.reconfigure(settings);
         self.0.approvals.settle_covered("config")

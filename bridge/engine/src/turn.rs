@@ -445,3 +445,6 @@ fn error_result(id: String, error: &str) -> Payload {
         images: Vec::new(),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -21,6 +21,7 @@ mod races;
 mod resume;
 mod sessions;
 mod turns;
+mod zz_perf;
 
 /// A test file that nobody lists would never run.
 #[test]

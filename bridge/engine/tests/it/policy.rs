@@ -168,3 +168,26 @@ async fn check_084_an_unknown_session_is_refused_and_the_refusal_is_not_remember
     complete(&session, "1").await;
     assert!(result(&session, "c1").await.is_ok());
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_denied_path_is_out_of_every_tools_reach() {
+    use terret_engine::room::tools::rules::{Effect, Rule, Scope};
+    let mut harness = Harness::new(
+        r#"{"match":"^go$","calls":[{"id":"g","name":"Grep","args":{"pattern":"treasure","output_mode":"content"}},{"id":"r","name":"Read","args":{"file_path":"hidden/map.txt"}},{"id":"o","name":"Read","args":{"file_path":"open.txt"}}]}
+{"match":".","say":"done"}"#,
+    );
+    harness.settings.rules =
+        vec![Rule::parse("Read(hidden/**)", Effect::Deny, Scope::Everywhere).unwrap()];
+    std::fs::create_dir(harness.work().join("hidden")).unwrap();
+    harness.write("hidden/map.txt", "treasure here");
+    harness.write("open.txt", "no treasure");
+    let (_engine, session) = harness.session().await;
+    complete(&session, "go").await;
+    let found = result(&session, "g").await.unwrap();
+    assert!(
+        found.contains("open.txt") && !found.contains("map.txt"),
+        "{found}"
+    );
+    assert!(result(&session, "r").await.is_err());
+    assert!(result(&session, "o").await.is_ok());
+}
