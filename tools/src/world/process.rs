@@ -49,7 +49,7 @@ pub const CLOSE_GRACE: Duration = Duration::from_millis(500);
 /// end goes on without it.
 pub const CANCEL_WAIT: Duration = Duration::from_millis(150);
 /// What is nearly done when the leader ends, such as `>(tee log)`, is no leftover.
-const STRAGGLE: Duration = Duration::from_millis(150);
+const STRAGGLE: Duration = Duration::from_millis(250);
 
 /// What [`Processes`] start with.
 #[derive(Clone)]
