@@ -21,7 +21,6 @@ mod races;
 mod resume;
 mod sessions;
 mod turns;
-mod zz_perf;
 
 /// A test file that nobody lists would never run.
 #[test]

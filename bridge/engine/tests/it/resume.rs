@@ -122,3 +122,101 @@ async fn check_071_a_stop_before_the_model_replied_makes_one_new_request() {
         .count();
     assert_eq!(users, 1);
 }
+
+/// Holds the first call that passed the gate for ever.
+struct Holds(std::sync::atomic::AtomicBool);
+
+#[async_trait::async_trait]
+impl terret_engine::room::tools::pipeline::CallHook for Holds {
+    async fn around(
+        &self,
+        call: terret_engine::room::tools::call::Call,
+        next: terret_engine::room::tools::pipeline::Next<'_>,
+    ) -> Result<terret_engine::room::tools::call::CallResult, terret_engine::room::tools::call::Fault>
+    {
+        if self.0.swap(false, std::sync::atomic::Ordering::SeqCst) {
+            std::future::pending::<()>().await;
+        }
+        next.run(call).await
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn check_064_066_068_and_069_an_approved_call_runs_after_a_restart_and_asks_nobody() {
+    let mut harness = Harness::new(
+        r#"{"match":"^go$","calls":[{"id":"g","name":"Glob","args":{"pattern":"*"}},{"id":"a","name":"Bash","args":{"command":"echo ran >> made"}}],"usage":{"input":5,"output":2}}
+{"match":".","say":"done"}"#,
+    );
+    let holds = Holds(std::sync::atomic::AtomicBool::new(true));
+    harness.call_hooks.push(std::sync::Arc::new(holds));
+    let (engine, session) = harness.session().await;
+    let _answer = session.prompt(text("go")).await.unwrap();
+    let approval = approval(&session, 0).await;
+    session
+        .decide(&approval, Decision::AllowOnce, "test")
+        .unwrap();
+    let id = session.id().clone();
+    engine.shutdown().await;
+    drop(session);
+    drop(engine);
+    assert_eq!(harness.read("made"), None);
+
+    let engine = harness.engine();
+    let session = engine.open_session(&id, None, None).await.unwrap();
+    session.attach(None);
+    complete(&session, "go on").await;
+    assert_eq!(harness.read("made").as_deref(), Some("ran\n"));
+    let all = events(&session).await;
+    crate::harness::assert_sound(&all);
+    let asked = all
+        .iter()
+        .filter(|event| matches!(event.payload, Payload::ApprovalRequested { .. }))
+        .count();
+    assert_eq!(asked, 1);
+    // The repaired step has an end without usage, and the next one goes on counting.
+    let steps: Vec<(u32, bool)> = all
+        .iter()
+        .filter_map(|event| match &event.payload {
+            Payload::StepEnd { n, usage } => Some((*n, usage.is_some())),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(steps.first(), Some(&(1, false)));
+    assert_eq!(steps.get(1).map(|step| step.0), Some(2));
+    // A closed turn is not resumed, and its calls never run again.
+    complete(&session, "more").await;
+    assert_eq!(harness.read("made").as_deref(), Some("ran\n"));
+    let turns = names(&session)
+        .await
+        .iter()
+        .filter(|name| *name == "turn/start")
+        .count();
+    assert_eq!(turns, 2);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_standing_question_is_denied_when_nobody_can_be_asked_any_more() {
+    let harness = Harness::new(
+        r#"{"match":"^go$","calls":[{"id":"a","name":"Bash","args":{"command":"true"}}]}
+{"match":".","say":"done"}"#,
+    );
+    let (engine, session) = harness.session().await;
+    let _answer = session.prompt(text("go")).await.unwrap();
+    approval(&session, 0).await;
+    let id = session.id().clone();
+    engine.shutdown().await;
+    drop(session);
+    drop(engine);
+
+    let engine = harness.engine();
+    // No face: a headless run.
+    let session = engine.open_session(&id, None, None).await.unwrap();
+    complete(&session, "go on").await;
+    assert!(
+        result(&session, "a")
+            .await
+            .unwrap_err()
+            .contains("nobody can be asked")
+    );
+    crate::harness::assert_sound(&events(&session).await);
+}

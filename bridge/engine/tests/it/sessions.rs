@@ -157,3 +157,85 @@ async fn check_010_a_late_follower_reads_what_a_live_one_did() {
     let mut late = session.follow(middle);
     assert_eq!(late.next().await.unwrap().seq, middle);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_refused_opening_holds_neither_the_log_nor_a_place() {
+    let mut harness = Harness::new("");
+    harness.settings.limits.max_agents = 1;
+    let (engine, session) = harness.session().await;
+    let id = session.id().clone();
+    engine.close_session(&id).await.unwrap();
+    drop(session);
+    let other = tempfile::tempdir().unwrap();
+    let refused = engine
+        .open_session(&id, Some(other.path().to_owned()), None)
+        .await;
+    assert!(matches!(refused, Err(EngineError::OtherFolder { .. })));
+    assert!(engine.session(&id).is_none());
+    // Neither another process nor another session is kept out by it.
+    let second = harness.engine();
+    second.open_session(&id, None, None).await.unwrap();
+    engine
+        .create_session(harness.work(), Vec::new())
+        .await
+        .unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn folders_that_are_gone_do_not_keep_a_session_shut_when_others_are_named() {
+    let harness = Harness::new("");
+    let engine = harness.engine();
+    let (old, new) = (harness.work().join("old"), harness.work().join("new"));
+    std::fs::create_dir(&old).unwrap();
+    std::fs::create_dir(&new).unwrap();
+    let session = engine
+        .create_session(harness.work(), vec![old.clone()])
+        .await
+        .unwrap();
+    let id = session.id().clone();
+    engine.close_session(&id).await.unwrap();
+    drop(session);
+    std::fs::remove_dir(&old).unwrap();
+    assert!(matches!(
+        engine.open_session(&id, None, None).await,
+        Err(EngineError::BadFolder { .. })
+    ));
+    let session = engine
+        .open_session(&id, None, Some(vec![new.clone()]))
+        .await
+        .unwrap();
+    assert_eq!(session.world().roots().len(), 2);
+    // And they are the ones from now on.
+    engine.close_session(&id).await.unwrap();
+    drop(session);
+    let session = engine.open_session(&id, None, None).await.unwrap();
+    assert!(
+        session.world().roots()[1].ends_with("new"),
+        "{:?}",
+        session.world().roots()
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn check_058_closing_a_session_that_waits_settles_everything_and_frees_its_place() {
+    let mut harness =
+        Harness::new(r#"{"calls":[{"id":"a","name":"Bash","args":{"command":"true"}}]}"#);
+    harness.settings.limits.max_agents = 1;
+    let (engine, session) = harness.session().await;
+    let answer = session.prompt(crate::harness::text("go")).await.unwrap();
+    let approval = crate::harness::approval(&session, 0).await;
+    engine.close_session(session.id()).await.unwrap();
+    let outcome = crate::harness::within(answer.outcome()).await.unwrap();
+    assert_eq!(
+        outcome.status,
+        terret_engine::room::log::TurnStatus::Cancelled
+    );
+    crate::harness::assert_sound(&crate::harness::events(&session).await);
+    assert!(
+        session
+            .decide(&approval, terret_engine::Decision::AllowOnce, "late")
+            .is_err()
+    );
+    // Its id and its place are free.
+    engine.open_session(session.id(), None, None).await.unwrap();
+}
