@@ -335,7 +335,7 @@ impl Engine {
         }
     }
 
-    /// Deletes a session; one that does not exist counts as deleted (`ACP session/delete`).
+    /// Deletes a session and the outputs of its commands; one that does not exist counts as deleted (`ACP session/delete`).
     ///
     /// # Errors
     /// When another process holds it, or its files cannot be removed.
@@ -346,7 +346,21 @@ impl Engine {
             session.close().await;
         }
         let (engine, id) = (self.clone(), id.clone());
-        blocking(move || Ok(engine.store()?.delete(&id)?)).await
+        blocking(move || {
+            engine.store()?.delete(&id)?;
+            // What its commands said is as private as the session was.
+            let outputs = engine.0.places.scratch.join(id.as_str());
+            match std::fs::remove_dir_all(&outputs) {
+                Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                    Err(EngineError::Fault(format!(
+                        "the session is deleted, but not its outputs in `{}`: {error}",
+                        text(&outputs)
+                    )))
+                }
+                _ => Ok(()),
+            }
+        })
+        .await
     }
 
     /// Sessions, newest first, live ones and those at rest.

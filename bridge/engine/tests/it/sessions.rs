@@ -239,3 +239,14 @@ async fn check_058_closing_a_session_that_waits_settles_everything_and_frees_its
     // Its id and its place are free.
     engine.open_session(session.id(), None, None).await.unwrap();
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_deleted_session_leaves_no_outputs_of_its_commands() {
+    let harness = Harness::new("");
+    let (engine, session) = harness.session().await;
+    let outputs = session.world().scratch().to_owned();
+    std::fs::create_dir_all(&outputs).unwrap();
+    std::fs::write(outputs.join("output-1.txt"), "secret").unwrap();
+    engine.delete_session(session.id()).await.unwrap();
+    assert!(!outputs.exists());
+}
