@@ -9,21 +9,34 @@ pub(crate) struct Habits {
     pub shows_plans: bool,
     /// Shows several permission requests at once. One that cannot gets them one by one.
     pub asks_together: bool,
+    /// Reads `plan_update` as it is now, when it says that it does. One that knows only an
+    /// earlier draft fails on it and shows nothing.
+    pub reads_plan_updates: bool,
 }
 
 const ORDINARY: Habits = Habits {
     shows_plans: true,
     asks_together: true,
+    reads_plan_updates: true,
 };
 
 /// Names in lower case, as a part of what the client calls itself.
-const TABLE: [(&str, Habits); 3] = [
+const TABLE: [(&str, Habits); 4] = [
     // Has a handler for plans that nothing calls.
     (
         "codecompanion",
         Habits {
             shows_plans: false,
             asks_together: false,
+            ..ORDINARY
+        },
+    ),
+    // Its library wants `id` where the schema has `planId`.
+    (
+        "hrns",
+        Habits {
+            reads_plan_updates: false,
+            ..ORDINARY
         },
     ),
     // One full-screen question at a time.
@@ -67,6 +80,7 @@ mod tests {
     fn clients_are_known_however_they_spell_their_name() {
         assert!(!habits(Some("CodeCompanion.nvim")).shows_plans);
         assert!(!habits(Some("Toad")).asks_together);
+        assert!(!habits(Some("hrns-client")).reads_plan_updates);
         assert_eq!(habits(Some("zed")), ORDINARY);
         assert_eq!(habits(None), ORDINARY);
     }

@@ -41,11 +41,12 @@ impl Client {
         let name = said.pointer("/clientInfo/name").and_then(Value::as_str);
         let flag = |path: &str| said.pointer(path).and_then(Value::as_bool).unwrap_or(false);
         let marker = |path: &str| said.pointer(path).is_some_and(Value::is_object);
+        let habits = clients::habits(name);
         Ok(Self {
-            habits: clients::habits(name),
+            habits,
             reads_files: flag("/clientCapabilities/fs/readTextFile"),
             writes_files: flag("/clientCapabilities/fs/writeTextFile"),
-            plan_updates: marker("/clientCapabilities/plan"),
+            plan_updates: marker("/clientCapabilities/plan") && habits.reads_plan_updates,
             notices: marker("/clientCapabilities/session/notices"),
             auth_terminal: flag("/clientCapabilities/auth/terminal"),
             terminal_output: flag("/clientCapabilities/_meta/terminal_output"),
