@@ -377,3 +377,40 @@ async fn a_call_that_has_its_result_says_and_changes_nothing_more() {
     assert!(context.journal.file_changing("a", &change).await.is_err());
     assert_eq!(session.next_seq(), before);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_append_while_a_follower_looks_for_it_does_not_end_the_follower() {
+    use std::sync::atomic::{AtomicU64, Ordering};
+    const ROUNDS: u64 = 6_000;
+    let harness = Harness::new("");
+    let (engine, session) = harness.session().await;
+    let first = session.next_seq();
+    let seen = Arc::new(AtomicU64::new(first));
+    let mut follower = session.follow(first);
+    let following = tokio::spawn({
+        let seen = Arc::clone(&seen);
+        async move {
+            while let Some(event) = follower.next().await {
+                seen.store(event.seq + 1, Ordering::Release);
+            }
+            follower.position()
+        }
+    });
+    // Each append comes just when the follower has read the one before it.
+    let writer = std::thread::spawn({
+        let (session, following) = (session.clone(), following.abort_handle());
+        move || {
+            for round in 0..ROUNDS {
+                session.notice(Severity::Info, "x").unwrap();
+                while seen.load(Ordering::Acquire) < first + round && !following.is_finished() {
+                    std::hint::spin_loop();
+                }
+            }
+        }
+    });
+    tokio::task::spawn_blocking(|| writer.join().unwrap())
+        .await
+        .unwrap();
+    engine.close_session(session.id()).await.unwrap();
+    assert_eq!(within(following).await.unwrap(), session.next_seq());
+}
