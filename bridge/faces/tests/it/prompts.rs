@@ -325,7 +325,7 @@ async fn unknown_sessions_are_told_from_missing_ones() {
         let EditorError::Refused { data, .. } = error else {
             unreachable!()
         };
-        assert_eq!(data, json!({ "sessionId": "nope" }));
+        assert_eq!(*data, json!({ "sessionId": "nope" }));
         params["sessionId"] = Value::Null;
         assert_eq!(
             code(&editor.request(method, params).await.unwrap_err()),
