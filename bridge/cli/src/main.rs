@@ -21,6 +21,7 @@ use crate::args::{Cli, Command, ConfigCommand};
 use crate::config::Config;
 use crate::output::Output;
 use crate::paths::{Environment, Paths};
+use crate::reload::Stamp;
 use crate::wiring::Setup;
 
 /// The environment of this process.
@@ -57,6 +58,7 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         command::config::path(&paths, &mut out)?;
         return finish(out);
     }
+    let stamp = Stamp::of(&paths.config_file());
     let config = match Config::read(&paths.config_file()) {
         Ok(config) => config,
         Err(error) if matches!(cli.command, Command::Doctor) => {
@@ -69,6 +71,7 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         paths,
         model: cli.global.model,
         config,
+        stamp,
     };
     let environment = ProcessEnvironment;
     let mut out = Output::new();

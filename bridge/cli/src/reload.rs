@@ -15,18 +15,25 @@ const PERIOD: Duration = Duration::from_secs(1);
 
 /// What tells a changed file from the same one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Stamp {
+pub(crate) struct Stamp {
     modified: Option<SystemTime>,
     length: u64,
 }
 
-/// Watches until it is dropped.
-pub(crate) async fn watch(engine: Engine, mut setup: Setup, environment: impl Environment) {
+/// Watches from `known`, the stamp of the file that is in force, until it is dropped.
+pub(crate) async fn watch(
+    engine: Engine,
+    mut setup: Setup,
+    environment: impl Environment,
+    mut known: Option<Stamp>,
+) {
     let path = setup.paths.config_file();
-    let mut known = stamp(&path).await;
     loop {
         tokio::time::sleep(PERIOD).await;
-        let now = stamp(&path).await;
+        let file = path.clone();
+        let Ok(now) = tokio::task::spawn_blocking(move || Stamp::of(&file)).await else {
+            return;
+        };
         if now == known {
             continue;
         }
@@ -53,10 +60,13 @@ pub(crate) async fn watch(engine: Engine, mut setup: Setup, environment: impl En
     }
 }
 
-async fn stamp(path: &Path) -> Option<Stamp> {
-    let metadata = tokio::fs::metadata(path).await.ok()?;
-    Some(Stamp {
-        modified: metadata.modified().ok(),
-        length: metadata.len(),
-    })
+impl Stamp {
+    /// Of the file as it is now; none when it is not there.
+    pub(crate) fn of(path: &Path) -> Option<Self> {
+        let metadata = std::fs::metadata(path).ok()?;
+        Some(Self {
+            modified: metadata.modified().ok(),
+            length: metadata.len(),
+        })
+    }
 }

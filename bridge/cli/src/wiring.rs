@@ -11,6 +11,7 @@ use terret_engine::{EngineParts, Limits, Places, Settings};
 
 use crate::config::{self, Config, ConfigError};
 use crate::paths::{Environment, Paths};
+use crate::reload::Stamp;
 
 /// This program's version.
 pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -30,6 +31,9 @@ pub(crate) struct Setup {
     /// `--model`, which wins over everything.
     pub model: Option<String>,
     pub config: Config,
+    /// Of the file that `config` came from, taken before it was read, so that a change
+    /// in between is seen as one.
+    pub stamp: Option<Stamp>,
 }
 
 /// A provider as it stands, without its key.

@@ -27,7 +27,8 @@ pub(crate) fn run(
     environment: impl Environment + 'static,
 ) -> anyhow::Result<ExitCode> {
     let runtime = runtime::start()?;
-    let served = runtime.block_on(serve_editor(setup, environment));
+    // As a task of its own it runs where the input is read, and no message wakes this thread.
+    let served = runtime.block_on(async { tokio::spawn(serve_editor(setup, environment)).await? });
     // A read of a terminal or a file cannot be taken back; it must not hold the end.
     runtime.shutdown_timeout(Duration::from_millis(100));
     served
@@ -43,7 +44,8 @@ async fn serve_editor(
     let control = ControlServer::start(engine.clone(), &setup.paths.runtime, VERSION)
         .inspect_err(|error| tracing::warn!(%error, "no control socket: `terret inbox` cannot reach this engine"))
         .ok();
-    beside.spawn(reload::watch(engine.clone(), setup, environment));
+    let stamp = setup.stamp;
+    beside.spawn(reload::watch(engine.clone(), setup, environment, stamp));
     let mut terminate = signal(SignalKind::terminate())?;
     let mut hang_up = signal(SignalKind::hangup())?;
     let mut interrupt = signal(SignalKind::interrupt())?;

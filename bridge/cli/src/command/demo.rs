@@ -77,6 +77,7 @@ pub(crate) fn run(args: &DemoArgs) -> anyhow::Result<ExitCode> {
         paths: Paths::find(Some(&folder.path().join("home")), &NoEnvironment)?,
         model: Some(format!("scripted:{}", script.display())),
         config: Config::default(),
+        stamp: None,
     };
     let options = TerminalOptions {
         cwd: project,
