@@ -147,14 +147,20 @@ async fn check_064_066_068_and_069_an_approved_call_runs_after_a_restart_and_ask
         r#"{"match":"^go$","calls":[{"id":"g","name":"Glob","args":{"pattern":"*"}},{"id":"a","name":"Bash","args":{"command":"echo ran >> made"}}],"usage":{"input":5,"output":2}}
 {"match":".","say":"done"}"#,
     );
-    let holds = Holds(std::sync::atomic::AtomicBool::new(true));
-    harness.call_hooks.push(std::sync::Arc::new(holds));
+    let holds = std::sync::Arc::new(Holds(std::sync::atomic::AtomicBool::new(true)));
+    harness.call_hooks.push(std::sync::Arc::clone(&holds) as _);
     let (engine, session) = harness.session().await;
     let _answer = session.prompt(text("go")).await.unwrap();
     let approval = approval(&session, 0).await;
     session
         .decide(&approval, Decision::AllowOnce, "test")
         .unwrap();
+    within(async {
+        while holds.0.load(std::sync::atomic::Ordering::SeqCst) {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
     let id = session.id().clone();
     engine.shutdown().await;
     drop(session);
