@@ -102,6 +102,10 @@ async fn what_needs_a_person_is_denied_when_nobody_is_there() {
         "{finished:?}"
     );
     assert!(finished.stdout.contains("--ask"), "{finished:?}");
+    assert!(
+        !finished.stdout.contains("request_permission"),
+        "{finished:?}"
+    );
     assert!(finished.stdout.contains("done"), "{finished:?}");
     assert!(!bench.workspace.path("runs").exists());
 }

@@ -186,10 +186,14 @@ impl Asks {
             Err(RequestError::Rpc { error, .. }) if error.code == ErrorCode::Cancelled => {
                 Answered::Cancelled
             }
-            Err(error) => reject(format!(
-                "the editor could not ask: {}",
-                line(&error.to_string(), 300)
-            )),
+            Err(error) => {
+                // The model has no use for methods and codes.
+                let words = match &error {
+                    RequestError::Rpc { error, .. } => error.message.to_string(),
+                    other => other.to_string(),
+                };
+                reject(format!("the editor could not ask: {}", line(&words, 300)))
+            }
         }
     }
 
