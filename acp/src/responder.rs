@@ -20,17 +20,19 @@ pub struct Responder {
     id: RequestId,
     serial: u64,
     cancellation: CancellationToken,
+    withdrawn: CancellationToken,
     answered: bool,
 }
 
 impl Responder {
     pub(crate) fn new(shared: Arc<Shared>, id: RequestId, session: Option<String>) -> Self {
-        let (serial, cancellation) = shared.opened(&id, session);
+        let (serial, cancellation, withdrawn) = shared.opened(&id, session);
         Self {
             shared,
             id,
             serial,
             cancellation,
+            withdrawn,
             answered: false,
         }
     }
@@ -48,6 +50,14 @@ impl Responder {
     #[must_use]
     pub fn cancellation(&self) -> &CancellationToken {
         &self.cancellation
+    }
+
+    /// As [`Self::cancellation`], but fired only when the peer said so. A peer that cancels
+    /// and goes away in the same breath has withdrawn its request; one that merely goes
+    /// away has not.
+    #[must_use]
+    pub fn withdrawn(&self) -> &CancellationToken {
+        &self.withdrawn
     }
 
     /// The side that asked.

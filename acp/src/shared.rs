@@ -56,6 +56,15 @@ struct OpenRequest {
     id: RequestId,
     session: Option<String>,
     cancellation: CancellationToken,
+    /// Fired by the peer alone, not by the end of the connection.
+    withdrawn: CancellationToken,
+}
+
+impl OpenRequest {
+    /// Withdrawn first: who sees the cancellation can tell why it came.
+    fn tokens(&self) -> [CancellationToken; 2] {
+        [self.withdrawn.clone(), self.cancellation.clone()]
+    }
 }
 
 impl Shared {
@@ -107,9 +116,10 @@ impl Shared {
         &self,
         id: &RequestId,
         session: Option<String>,
-    ) -> (u64, CancellationToken) {
+    ) -> (u64, CancellationToken, CancellationToken) {
         let serial = self.next_serial.fetch_add(1, Ordering::Relaxed);
         let cancellation = self.ended.child_token();
+        let withdrawn = CancellationToken::new();
         let mut open = lock(&self.open);
         open.latest.insert(id.clone(), serial);
         open.by_serial.insert(
@@ -118,9 +128,10 @@ impl Shared {
                 id: id.clone(),
                 session,
                 cancellation: cancellation.clone(),
+                withdrawn: withdrawn.clone(),
             },
         );
-        (serial, cancellation)
+        (serial, cancellation, withdrawn)
     }
 
     /// Forgets a request of the peer that was answered.
@@ -143,10 +154,10 @@ impl Shared {
             .latest
             .get(id)
             .and_then(|serial| open.by_serial.get(serial));
-        let token = token.map(|request| request.cancellation.clone());
+        let tokens = token.map(OpenRequest::tokens);
         drop(open);
-        if let Some(token) = token {
-            token.cancel();
+        if let Some(tokens) = tokens {
+            tokens.iter().for_each(CancellationToken::cancel);
         }
     }
 
@@ -156,9 +167,9 @@ impl Shared {
             .by_serial
             .values()
             .filter(|request| request.session.as_deref() == Some(session))
-            .map(|request| request.cancellation.clone())
+            .map(OpenRequest::tokens)
             .collect();
-        for token in tokens {
+        for token in tokens.iter().flatten() {
             token.cancel();
         }
     }

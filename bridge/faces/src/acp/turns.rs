@@ -23,6 +23,9 @@ use super::asks::Asks;
 use super::engine_error;
 use super::follower::notify;
 
+/// How long a turn that was cancelled by a client that is gone may take to end.
+const LAST_WORDS: std::time::Duration = std::time::Duration::from_millis(1200);
+
 /// What the task is told.
 pub(crate) enum Turn {
     Prompt {
@@ -89,8 +92,7 @@ impl Turns {
             }
             let next = tokio::select! {
                 biased;
-                // The turn and its approvals are not cancelled with the connection.
-                () = self.peer.closed() => return,
+                () = self.peer.closed() => return self.last_words(state, told).await,
                 Some(number) = state.cancels.next() => Next::Cancelled(number),
                 Some(number) = state.answers.next() => Next::Answered(number),
                 turn = told.recv(), if !closing => Next::Told(turn),
@@ -113,7 +115,7 @@ impl Turns {
     /// Cancels the turn of the prompts that are meant.
     async fn cancel(&self, state: &mut State, meant: impl Fn(&Open) -> bool) {
         let any = state.open.iter().any(|open| meant(open) && !open.cancelled);
-        if !any || self.peer.is_closed() {
+        if !any {
             return;
         }
         // All prompts that the engine has share the turn that runs.
@@ -122,6 +124,38 @@ impl Turns {
         }
         if let Err(error) = self.session.cancel("stopped by the user").await {
             tracing::debug!(%error, "nothing was left to cancel");
+        }
+    }
+
+    /// The client is gone. Its turn and its approvals stay open, to be resumed, unless it
+    /// cancelled them before it went: then the turn ends as cancelled, and the prompt is
+    /// answered so for as long as anybody may still read it.
+    async fn last_words(&self, mut state: State, mut told: mpsc::Receiver<Turn>) {
+        let mut given_up = false;
+        while let Ok(turn) = told.try_recv() {
+            match turn {
+                Turn::Prompt { blocks, responder } => {
+                    state.waiting.push_back(Waiting { blocks, responder });
+                }
+                Turn::Cancel => given_up = true,
+            }
+        }
+        for Waiting { responder, .. } in state.waiting.drain(..) {
+            if responder.withdrawn().is_cancelled() {
+                responder
+                    .respond(&v1::PromptResponse::new(v1::StopReason::Cancelled))
+                    .await;
+            }
+        }
+        self.cancel(&mut state, |open| {
+            given_up || open.cancellation.is_cancelled()
+        })
+        .await;
+        if state.open.iter().any(|open| open.cancelled) {
+            let answered = async { while state.answers.next().await.is_some() {} };
+            if tokio::time::timeout(LAST_WORDS, answered).await.is_err() {
+                tracing::warn!("a cancelled turn did not end before its client was let go");
+            }
         }
     }
 
@@ -138,7 +172,7 @@ impl Turns {
             let Some(next) = state.waiting.front() else {
                 return;
             };
-            let given_up = next.responder.cancellation().is_cancelled();
+            let given_up = next.responder.withdrawn().is_cancelled();
             if held && !given_up {
                 return;
             }
@@ -184,7 +218,7 @@ impl Turns {
             Ok(answer) => {
                 let number = state.next;
                 state.next += 1;
-                let cancellation = responder.cancellation().clone();
+                let cancellation = responder.withdrawn().clone();
                 let answered = CancellationToken::new();
                 state.open.push(Open {
                     number,

@@ -314,3 +314,33 @@ async fn the_end_of_the_connection_leaves_the_turn_open() {
     assert!(asked.elapsed() < Duration::from_secs(2));
     assert!(handle.state(|state| state.turn.open.is_some()));
 }
+
+/// A client that gives up says so and goes in the same breath (hrns does at its time limit).
+/// What it cancelled must not be found open, and resumed, by the next one.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn r025_a_cancel_right_before_the_end_of_input_still_cancels() {
+    for _ in 0..20 {
+        let stage = Stage::new(Script::new().reply(Reply::on("").call("Hold", json!({}))));
+        let session = stage.session().await;
+        let prompt = stage.editor.start_prompt(&session, "go").await.unwrap();
+        stage
+            .editor
+            .wait_update(0, "tool_call_update")
+            .await
+            .unwrap();
+        let cancel = json!({ "jsonrpc": "2.0", "method": "session/cancel", "params": { "sessionId": session } });
+        stage
+            .editor
+            .send_bytes(format!("{cancel}\n").as_bytes())
+            .await
+            .unwrap();
+        stage.editor.close_input().await;
+        assert_eq!(
+            stop_reason(&stage.editor.response(prompt).await.unwrap()),
+            "cancelled"
+        );
+        let id = session.parse().unwrap();
+        let handle = stage.engine.session(&id).unwrap();
+        assert!(handle.state(|state| state.turn.open.is_none()));
+    }
+}
