@@ -144,7 +144,7 @@ async fn r086_an_open_plan_is_never_called_done_and_can_be_cleared() {
 #[tokio::test]
 async fn a_client_with_plan_operations_gets_those_alone() {
     let stage =
-        Stage::new(Setting::from(planner(&[todos(&[("a", "pending")])])).editor(Preset::hrns()));
+        Stage::new(Setting::from(planner(&[todos(&[("a", "pending")])])).editor(Preset::full()));
     let session = stage.session().await;
     stage.editor.prompt(&session, "plan 0").await.unwrap();
     let seen = stage.finish().await;
@@ -155,6 +155,19 @@ async fn a_client_with_plan_operations_gets_those_alone() {
         (&json!("items"), &json!("todo"))
     );
     assert_eq!(plan["entries"][0]["content"], "a");
+}
+
+/// hrns says that it has plan operations and reads a draft of them, in which the id has
+/// another name.
+#[tokio::test]
+async fn a_client_that_reads_a_draft_of_plan_operations_gets_plain_plans() {
+    let stage =
+        Stage::new(Setting::from(planner(&[todos(&[("a", "pending")])])).editor(Preset::hrns()));
+    let session = stage.session().await;
+    stage.editor.prompt(&session, "plan 0").await.unwrap();
+    let seen = stage.finish().await;
+    assert!(updates(&seen, "plan_update").is_empty());
+    assert_eq!(updates(&seen, "plan")[0]["entries"][0]["content"], "a");
 }
 
 #[tokio::test]
