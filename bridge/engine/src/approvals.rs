@@ -298,7 +298,7 @@ impl Approvals {
         };
         if !waiting.attended {
             let reason = format!(
-                "nobody can be asked in a headless run; allow it by a rule or another mode ({})",
+                "nobody can be asked in a headless run; allow it by a rule, another mode, or a run with `--ask` ({})",
                 question.reason
             );
             self.core.append(Payload::ApprovalResolved {

@@ -240,6 +240,13 @@ impl SessionHandle {
         self.0.approvals.set_attended(true);
     }
 
+    /// A face is there, and no person behind it: what needs an approval is denied, saying
+    /// so, and a turn ends at the ceiling of unattended ones.
+    pub fn attach_unattended(&self, editor: Option<Arc<dyn EditorFiles>>) {
+        self.0.editor.set(editor);
+        self.0.approvals.set_attended(false);
+    }
+
     /// The face has gone.
     pub fn detach(&self) {
         self.0.editor.set(None);

@@ -134,10 +134,16 @@ async fn converse(
     client: &TerminalClient,
     stop: &CancellationToken,
 ) -> Result<Finished, TerminalError> {
+    // With nobody to ask the engine denies by itself, and holds the turn to the lower
+    // ceiling of an unattended one.
+    let unattended = options.approvals == Approvals::Nobody;
     let hello = json!({
         "protocolVersion": 1,
         "clientInfo": { "name": "terret-terminal", "version": env!("CARGO_PKG_VERSION") },
-        "clientCapabilities": { "session": { "notices": {} } },
+        "clientCapabilities": {
+            "session": { "notices": {} },
+            "_meta": { "terret": { "unattended": unattended } },
+        },
     });
     peer.request::<Value>("initialize", &hello).await?;
     let new = json!({ "cwd": options.cwd, "mcpServers": [] });

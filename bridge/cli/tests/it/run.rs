@@ -203,3 +203,23 @@ async fn a_signal_cancels_the_turn_and_what_it_runs() {
         assert_eq!(last(&events, "turn/end")["status"], "cancelled");
     }
 }
+
+#[tokio::test]
+async fn check_037_a_headless_run_ends_at_the_step_ceiling() {
+    let mut script = Script::new();
+    for _ in 0..40 {
+        script = script.reply(Reply::new().call("Glob", json!({ "pattern": "*" })));
+    }
+    let bench = Bench::new("", script);
+    let finished = bench.terret_with_model(&["run", "--json", "go"]).await;
+    assert_ne!(finished.code, Some(0), "{finished:?}");
+    assert!(
+        finished.stdout.contains("max_turn_requests"),
+        "{finished:?}"
+    );
+    let calls = finished
+        .stdout
+        .matches("\"sessionUpdate\":\"tool_call\"")
+        .count();
+    assert_eq!(calls, 25, "{finished:?}");
+}

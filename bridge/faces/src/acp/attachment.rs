@@ -55,7 +55,12 @@ impl Attachment {
     /// Attaches a session. Nothing is shown until [`Attachment::follow`].
     pub(crate) fn new(engine: Engine, client: Client, peer: Peer, session: SessionHandle) -> Self {
         let files = ClientFiles::of(&client, &peer, session.id().as_str());
-        session.attach(files.map(|files| Arc::new(files) as Arc<dyn EditorFiles>));
+        let files = files.map(|files| Arc::new(files) as Arc<dyn EditorFiles>);
+        if client.unattended {
+            session.attach_unattended(files);
+        } else {
+            session.attach(files);
+        }
         let end = CancellationToken::new();
         let (turns, told) = mpsc::channel(MAILBOX);
         let asks = Asks::new(

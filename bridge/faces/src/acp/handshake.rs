@@ -25,6 +25,8 @@ pub(crate) struct Client {
     pub notices: bool,
     /// Runs a program in a terminal for signing in.
     pub auth_terminal: bool,
+    /// Nobody is there to answer a question (our own headless client says so).
+    pub unattended: bool,
     /// Shows `_meta.terminal_output` as a terminal (Zed's convention).
     pub terminal_output: bool,
 }
@@ -49,6 +51,7 @@ impl Client {
             plan_updates: marker("/clientCapabilities/plan") && habits.reads_plan_updates,
             notices: marker("/clientCapabilities/session/notices"),
             auth_terminal: flag("/clientCapabilities/auth/terminal"),
+            unattended: flag("/clientCapabilities/_meta/terret/unattended"),
             terminal_output: flag("/clientCapabilities/_meta/terminal_output"),
         })
     }
