@@ -2,6 +2,10 @@
 //! remembers, an approver that answers by plan, and tools that do as they are told.
 
 #![expect(
+    clippy::disallowed_methods,
+    reason = "tests make and look at what the product acts on"
+)]
+#![expect(
     clippy::expect_used,
     clippy::panic,
     reason = "a test fails by panicking"

@@ -350,15 +350,12 @@ impl Engine {
             engine.store()?.delete(&id)?;
             // What its commands said is as private as the session was.
             let outputs = engine.0.places.scratch.join(id.as_str());
-            match std::fs::remove_dir_all(&outputs) {
-                Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-                    Err(EngineError::Fault(format!(
-                        "the session is deleted, but not its outputs in `{}`: {error}",
-                        text(&outputs)
-                    )))
-                }
-                _ => Ok(()),
-            }
+            terret_tools::world::discard(&outputs).map_err(|error| {
+                EngineError::Fault(format!(
+                    "the session is deleted, but not its outputs in `{}`: {error}",
+                    text(&outputs)
+                ))
+            })
         })
         .await
     }

@@ -1,4 +1,8 @@
 #![expect(
+    clippy::disallowed_methods,
+    reason = "tests make and look at what the product acts on"
+)]
+#![expect(
     clippy::expect_used,
     clippy::panic,
     reason = "a test fails by panicking"

@@ -114,6 +114,10 @@ pub(super) fn as_document(path: &Path, bytes: Vec<u8>) -> Result<Document, FileE
 }
 
 /// What most lines of the files beside this one end with.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the folder of a place that was resolved inside the roots"
+)]
 pub(super) fn neighbours(place: &Place) -> LineEnd {
     let Some(folder) = place.path.parent() else {
         return LineEnd::Lf;

@@ -149,6 +149,10 @@ impl Default for ProcessSettings {
 
 impl Processes {
     /// With our own environment, scrubbed once.
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "programs inherit this process's environment, scrubbed"
+    )]
     pub fn new(settings: ProcessSettings) -> Self {
         let inherited = environment::scrubbed(std::env::vars_os(), &settings.environment);
         let closing = CancellationToken::new();
@@ -180,6 +184,10 @@ impl Processes {
     ///
     /// # Errors
     /// [`ProcessError`]; then nothing runs.
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "a mark that nobody can guess and no replay needs"
+    )]
     pub async fn start(&self, program: Program) -> Result<Running, ProcessError> {
         if self.closing.is_cancelled() {
             return Err(ProcessError::Closed);
@@ -305,6 +313,10 @@ struct Launch {
 }
 
 impl Launch {
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the one place that starts programs"
+    )]
     fn start(self) -> Result<(Tree, std::io::PipeReader), ProcessError> {
         let Some((name, rest)) = self.argv.split_first() else {
             return Err(ProcessError::Empty);

@@ -205,6 +205,10 @@ fn fill(file: &mut File, bytes: &[u8]) -> io::Result<()> {
     file.sync_data()
 }
 
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a name that nobody can guess and no replay needs"
+)]
 fn temporary_name() -> OsString {
     format!(".terret-{}.tmp", uuid::Uuid::new_v4().simple()).into()
 }

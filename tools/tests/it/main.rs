@@ -1,4 +1,8 @@
 //! Tests of the crate from outside.
+#![expect(
+    clippy::disallowed_methods,
+    reason = "tests read the seeds and the list of their files"
+)]
 #![expect(clippy::expect_used, reason = "a test fails by panicking")]
 
 mod seeds;

@@ -1,3 +1,7 @@
+#![expect(
+    clippy::disallowed_methods,
+    reason = "tests make and look at what the product acts on"
+)]
 #![expect(clippy::unwrap_used, reason = "a failed setup is a failed test")]
 
 use serde_json::json;

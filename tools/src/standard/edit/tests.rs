@@ -1,4 +1,8 @@
 //! Tests of Edit, MultiEdit and Write on real files.
+#![expect(
+    clippy::disallowed_methods,
+    reason = "tests make and look at what the product acts on"
+)]
 #![expect(clippy::expect_used, reason = "a test fails by panicking")]
 
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};

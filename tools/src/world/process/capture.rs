@@ -2,6 +2,11 @@
 //! whole of it in a private file when the ends are not all. Memory is bounded whatever
 //! a command writes (check 141, 153).
 
+#![expect(
+    clippy::disallowed_methods,
+    reason = "the private file of a command's output"
+)]
+
 use std::collections::VecDeque;
 use std::fs::File;
 use std::io::Write;

@@ -1,4 +1,8 @@
 //! Real programs, real grandchildren. Order comes from files, pipes and process ids.
+#![expect(
+    clippy::disallowed_methods,
+    reason = "tests make and look at what the product acts on"
+)]
 #![expect(clippy::unwrap_used, reason = "a failed setup is a failed test")]
 
 use std::time::Instant;
@@ -415,10 +419,10 @@ async fn output_without_an_end_does_not_hold_up_the_result() {
 #[tokio::test(flavor = "multi_thread")]
 async fn live_output_comes_while_the_program_runs_and_is_bounded() {
     let bench = Bench::new();
-    let (tell, mut told) = tokio::sync::mpsc::unbounded_channel();
+    let (tell, mut told) = tokio::sync::mpsc::channel(1024);
     let mut program = bench.program("printf 'waiting \\e[31mnow'; until [[ -e go ]]; do sleep 0.01; done; yes | head -c 1000000");
     program.live = Some(Arc::new(move |text: &str| {
-        let _ = tell.send(text.to_owned());
+        tell.try_send(text.to_owned()).unwrap();
     }));
     let running = bench.processes.start(program).await.unwrap();
     assert_eq!(told.recv().await.unwrap(), "waiting now");

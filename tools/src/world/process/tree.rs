@@ -12,6 +12,11 @@
 //!
 //! Linux only: it reads `/proc`.
 
+#![expect(
+    clippy::disallowed_methods,
+    reason = "reads /proc, which no model names"
+)]
+
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;

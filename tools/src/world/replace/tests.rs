@@ -1,3 +1,7 @@
+#![expect(
+    clippy::disallowed_methods,
+    reason = "tests make and look at what the product acts on"
+)]
 #![expect(clippy::expect_used, reason = "a test fails by panicking")]
 
 use std::fs;

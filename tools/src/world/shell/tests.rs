@@ -1,4 +1,8 @@
 //! Real bash, real processes.
+#![expect(
+    clippy::disallowed_methods,
+    reason = "tests make and look at what the product acts on"
+)]
 #![expect(clippy::unwrap_used, reason = "a failed setup is a failed test")]
 
 use std::sync::Arc;
