@@ -3,6 +3,11 @@
 //! A blob's name is the SHA-256 of its bytes, so the log can refer to it in one word,
 //! equal content is stored once, and damage shows when it is read.
 
+#![expect(
+    clippy::disallowed_methods,
+    reason = "the folder of blobs belongs to this module"
+)]
+
 use std::fmt;
 use std::fs::{self, File};
 use std::io::{self, Read as _, Write as _};

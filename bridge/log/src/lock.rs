@@ -3,6 +3,11 @@
 //! The lock is the file's, so it ends with the process however that ends, and no
 //! stale lock is ever left. The small file beside the log only tells people who has it.
 
+#![expect(
+    clippy::disallowed_methods,
+    reason = "the log file and the note beside it belong to this module"
+)]
+
 use std::fs::{self, File, TryLockError};
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};

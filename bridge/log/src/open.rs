@@ -1,5 +1,10 @@
 //! The one pass over a log that is opened for writing: check, fold, and repair the tail.
 
+#![expect(
+    clippy::disallowed_methods,
+    reason = "the log file and its torn tails belong to this module"
+)]
+
 use std::fs::{self, File};
 use std::io::{self, BufReader, Seek as _, SeekFrom};
 use std::path::Path;

@@ -1,6 +1,11 @@
 //! What differs by operating system: who a file is, how private files are made, and
 //! which filesystems keep their word about locks.
 
+#![expect(
+    clippy::disallowed_methods,
+    reason = "folders and files of the log, and the table of mounts"
+)]
+
 use std::fs::{DirBuilder, File, Metadata, OpenOptions};
 use std::io;
 use std::path::Path;

@@ -213,6 +213,7 @@ impl std::fmt::Debug for EventReader {
     }
 }
 
+#[expect(clippy::disallowed_methods, reason = "a session's own log file")]
 pub(crate) fn open_log(id: &SessionId, path: &Path) -> Result<File, StoreError> {
     match File::open(path) {
         Ok(file) => Ok(file),

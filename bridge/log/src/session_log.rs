@@ -244,6 +244,7 @@ impl SessionLog {
     }
 
     /// One `stat` by path: it is the file that we hold, with the length that we left.
+    #[expect(clippy::disallowed_methods, reason = "a session's own log file")]
     fn check_file(&self) -> Result<(), AppendError> {
         let found = match fs::symlink_metadata(&self.path) {
             Ok(found) => found,

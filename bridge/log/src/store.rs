@@ -9,6 +9,11 @@
 //!
 //! Folders and files are made when they are first needed, for their owner alone.
 
+#![expect(
+    clippy::disallowed_methods,
+    reason = "the store's folder belongs to this module"
+)]
+
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};

@@ -15,6 +15,11 @@
 //! anything here: its rules are taken back, a mode that asks less is reset, and an open
 //! turn is closed, since resuming it would run calls that somebody else approved.
 
+#![expect(
+    clippy::disallowed_methods,
+    reason = "the file that an import is collected in"
+)]
+
 use std::collections::BTreeSet;
 use std::io::{self, BufRead, Seek as _, Write};
 

@@ -1,6 +1,10 @@
 //! The table says what the events are.
 
 #![expect(
+    clippy::disallowed_methods,
+    reason = "the test compares the page, or writes it when told to"
+)]
+#![expect(
     clippy::unwrap_used,
     clippy::indexing_slicing,
     reason = "a test that cannot go on is to fail"

@@ -71,6 +71,7 @@ struct Known {
 }
 
 /// Reads what is new in a session's log.
+#[expect(clippy::disallowed_methods, reason = "a session's own log file")]
 pub(super) fn catch_up(
     connection: &mut Connection,
     store: &Store,

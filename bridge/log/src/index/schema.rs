@@ -1,5 +1,10 @@
 //! The tables, and the decision when they are not worth keeping.
 
+#![expect(
+    clippy::disallowed_methods,
+    reason = "the index file belongs to this module"
+)]
+
 use std::fs;
 use std::io;
 use std::path::Path;

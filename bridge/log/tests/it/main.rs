@@ -1,6 +1,10 @@
 //! The log through its public face: real files, real processes, disks that fail.
 
 #![expect(
+    clippy::disallowed_methods,
+    reason = "tests damage, copy and compare the files of a log"
+)]
+#![expect(
     clippy::unwrap_used,
     clippy::expect_used,
     clippy::panic,
