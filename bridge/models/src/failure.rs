@@ -1,6 +1,11 @@
 //! What a provider says when it fails, made into an error for people: what happened, why
 //! and what to do, without a key and without the prompt (`R059`).
 
+#![expect(
+    clippy::disallowed_types,
+    reason = "constant tables of patterns, compiled once"
+)]
+
 use std::sync::LazyLock;
 
 use regex::Regex;

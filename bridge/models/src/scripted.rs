@@ -92,6 +92,10 @@ impl Scripted {
         })
     }
 
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the operator's own file, read once at the start"
+    )]
     pub(crate) fn open_with(path: &Path, retry: RetryPolicy) -> Result<Self, ModelError> {
         let name = path.display().to_string();
         let text = std::fs::read_to_string(path).map_err(|error| {

@@ -1,6 +1,10 @@
 //! Providers against a real socket that misbehaves on command.
 
 #![expect(
+    clippy::disallowed_methods,
+    reason = "tests read the seeds and write scripts"
+)]
+#![expect(
     clippy::unwrap_used,
     clippy::panic,
     clippy::indexing_slicing,
