@@ -392,7 +392,7 @@ impl Reader {
             room.as_mut().enable();
             work = match self.lanes.push(lane.clone(), work) {
                 Ok(()) => return,
-                Err(work) => work,
+                Err(work) => *work,
             };
             match (self.options.overflow, work) {
                 (Overflow::Wait, back) => {

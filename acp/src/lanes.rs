@@ -109,7 +109,7 @@ impl Lanes {
     }
 
     /// Puts a message in its lane, or gives it back when too much waits there.
-    pub(crate) fn push(self: &Arc<Self>, lane: Lane, work: Work) -> Result<(), Work> {
+    pub(crate) fn push(self: &Arc<Self>, lane: Lane, work: Work) -> Result<(), Box<Work>> {
         match lane {
             Lane::Immediate | Lane::Interrupt(_) => self.push_immediate(work),
             Lane::Connection => self.push_queued(Key::Connection, work),
@@ -128,14 +128,14 @@ impl Lanes {
         self.tasks.wait().await;
     }
 
-    fn push_immediate(self: &Arc<Self>, work: Work) -> Result<(), Work> {
+    fn push_immediate(self: &Arc<Self>, work: Work) -> Result<(), Box<Work>> {
         let bytes = work.bytes();
         {
             let mut table = self.lock();
             if table.immediate >= self.limits.lane_frames
                 || table.is_heavy(bytes, self.limits.all_bytes)
             {
-                return Err(work);
+                return Err(Box::new(work));
             }
             table.immediate += 1;
             table.bytes += bytes;
@@ -152,13 +152,13 @@ impl Lanes {
         Ok(())
     }
 
-    fn push_queued(self: &Arc<Self>, key: Key, work: Work) -> Result<(), Work> {
+    fn push_queued(self: &Arc<Self>, key: Key, work: Work) -> Result<(), Box<Work>> {
         let bytes = work.bytes();
         let key = {
             let mut table = self.lock();
             let key = if table.opening { Key::Connection } else { key };
             if table.is_heavy(bytes, self.limits.all_bytes) {
-                return Err(work);
+                return Err(Box::new(work));
             }
             match table.queues.get_mut(&key) {
                 Some(queue) => {
@@ -166,7 +166,7 @@ impl Lanes {
                     let full = queue.waiting.len() >= self.limits.lane_frames
                         || queue.bytes > 0 && queue.bytes + bytes > self.limits.lane_bytes;
                     if full && !is_answer {
-                        return Err(work);
+                        return Err(Box::new(work));
                     }
                     queue.bytes += bytes;
                     queue.waiting.push_back(work);

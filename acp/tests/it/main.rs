@@ -1,5 +1,9 @@
 //! The connection as a peer sees it: bytes in, bytes out.
 #![expect(
+    clippy::disallowed_methods,
+    reason = "tests read the seeds and the kernel's counters"
+)]
+#![expect(
     clippy::unwrap_used,
     clippy::expect_used,
     clippy::panic,
