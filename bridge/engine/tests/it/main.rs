@@ -1,6 +1,10 @@
 //! The engine end to end: a scripted model, real tools in a temporary folder, the real log.
 
 #![expect(
+    clippy::disallowed_methods,
+    reason = "tests make and look at what the product acts on"
+)]
+#![expect(
     clippy::unwrap_used,
     clippy::expect_used,
     clippy::panic,
