@@ -166,6 +166,10 @@ impl Drop for ControlClient {
 }
 
 /// The sockets of a runtime folder, in order; none when it is not there.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the folder of sockets is the control socket's own"
+)]
 fn sockets(runtime: &Path) -> Result<Vec<PathBuf>, ControlError> {
     let failed = |source| ControlError::Folder {
         path: runtime.to_owned(),

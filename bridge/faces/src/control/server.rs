@@ -1,5 +1,10 @@
 //! The engine's end of the control socket.
 
+#![expect(
+    clippy::disallowed_methods,
+    reason = "the socket and its folder belong to this module"
+)]
+
 use std::os::unix::fs::{
     DirBuilderExt as _, FileTypeExt as _, MetadataExt as _, PermissionsExt as _,
 };

@@ -1,5 +1,10 @@
 //! Every frame that we send fits the JSON schema that the types of the protocol generate.
 
+#![expect(
+    clippy::disallowed_types,
+    reason = "a constant table of schemas, compiled once"
+)]
+
 use std::collections::HashMap;
 use std::sync::LazyLock;
 

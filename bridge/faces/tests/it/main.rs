@@ -2,6 +2,10 @@
 //! real between them.
 
 #![expect(
+    clippy::disallowed_methods,
+    reason = "tests make and look at what the product acts on"
+)]
+#![expect(
     clippy::unwrap_used,
     clippy::panic,
     clippy::indexing_slicing,
