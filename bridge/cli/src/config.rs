@@ -103,6 +103,7 @@ pub(crate) enum ConfigError {
 
 impl Config {
     /// Reads the file; a missing one is an empty one.
+    #[expect(clippy::disallowed_methods, reason = "the operator's own file")]
     pub(crate) fn read(path: &Path) -> Result<Self, ConfigError> {
         match std::fs::read_to_string(path) {
             Ok(text) => Self::parse(path, &text),

@@ -10,6 +10,10 @@ use tracing::level_filters::LevelFilter;
 use crate::config::LogConfig;
 
 /// Starts diagnostics for this process.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the diagnostics' own file, which the operator named"
+)]
 pub(crate) fn start(config: &LogConfig, verbose: u8) -> anyhow::Result<()> {
     let configured = match config.level.as_deref() {
         None => LevelFilter::WARN,

@@ -29,6 +29,10 @@ use crate::wiring::Setup;
 struct ProcessEnvironment;
 
 impl Environment for ProcessEnvironment {
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the binary reads the environment here"
+    )]
     fn var(&self, name: &str) -> Option<String> {
         std::env::var(name).ok()
     }
@@ -46,6 +50,10 @@ fn main() -> ExitCode {
     }
 }
 
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the binary reads the environment here"
+)]
 fn run(cli: Cli) -> anyhow::Result<ExitCode> {
     let home = cli
         .global

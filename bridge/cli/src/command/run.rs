@@ -21,6 +21,10 @@ use crate::wiring::{Setup, VERSION};
 use crate::{runtime, stdio};
 
 /// Runs one prompt and prints its answer. The exit code is 0 only for an ordinary end.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "typed in a shell, it is about the shell's folder"
+)]
 pub(crate) fn run(
     setup: &mut Setup,
     environment: &dyn Environment,
@@ -133,6 +137,10 @@ pub(crate) fn play(
 }
 
 /// Cancels the turn at the first signal, and ends the process at the second.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a second signal ends the process at once"
+)]
 async fn watch(stop: CancellationToken, came: Arc<AtomicU8>) -> anyhow::Result<()> {
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut terminate = signal(SignalKind::terminate())?;

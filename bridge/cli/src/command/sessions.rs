@@ -151,6 +151,10 @@ fn row_json(row: &SessionRow) -> serde_json::Value {
     })
 }
 
+#[expect(
+    clippy::disallowed_methods,
+    reason = "prints the log's own lines, as they are"
+)]
 fn show_events(store: &Store, id: &SessionId, out: &mut Output) -> anyhow::Result<()> {
     // The file is the truth and is JSON lines already.
     let path = store.log_path(id);
@@ -285,6 +289,10 @@ fn search(
     Ok(())
 }
 
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the file that the person named on the command line"
+)]
 fn import(store: &Store, file: &Path, out: &mut Output) -> anyhow::Result<()> {
     let id = if file == Path::new("-") {
         store.import(&mut std::io::stdin().lock())?

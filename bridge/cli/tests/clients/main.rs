@@ -9,6 +9,10 @@ use std::process::ExitCode;
 use libtest_mimic::{Arguments, Failed, Trial};
 use terret_fixtures::clients::{self, Client, Outcome};
 
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the person who runs the tests sets it"
+)]
 fn main() -> ExitCode {
     let required = std::env::var_os("TERRET_REQUIRE_CLIENTS").is_some_and(|value| value == "1");
     let trials = Client::ALL

@@ -1,6 +1,10 @@
 //! The real binary, driven as people and editors drive it: by its standard streams, its
 //! arguments, its files and signals.
 #![expect(
+    clippy::disallowed_methods,
+    reason = "tests make and look at what the product acts on"
+)]
+#![expect(
     clippy::unwrap_used,
     clippy::panic,
     clippy::indexing_slicing,
