@@ -62,7 +62,12 @@ impl Stream for Emitting {
                 Poll::Pending => {}
             }
             let Some(run) = self.run.as_mut() else {
-                return Poll::Ready(self.error.take().map(Err));
+                // The sender is gone, so nothing is waited for: a queue that says pending has
+                // been stopped by the task's budget, and what it holds must not be lost.
+                return Poll::Ready(match self.events.try_recv() {
+                    Ok(event) => Some(Ok(event)),
+                    Err(_) => self.error.take().map(Err),
+                });
             };
             match run.as_mut().poll(context) {
                 Poll::Ready(result) => {
@@ -78,6 +83,35 @@ impl Stream for Emitting {
                     };
                 }
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::StreamExt as _;
+
+    use super::*;
+
+    /// A reader that never yields uses up its task's budget at some point of the stream.
+    #[tokio::test]
+    async fn no_event_is_lost_wherever_the_budget_of_the_task_ends() {
+        for count in 1..400_usize {
+            let all = tokio::spawn(async move {
+                let mut events = stream(move |emit| async move {
+                    for number in 0..count {
+                        emit.send(StreamEvent::Text(number.to_string())).await;
+                    }
+                    Ok(())
+                });
+                let mut read = 0;
+                while let Some(event) = events.next().await {
+                    assert!(event.is_ok());
+                    read += 1;
+                }
+                read
+            });
+            assert_eq!(all.await.ok(), Some(count));
         }
     }
 }
