@@ -287,7 +287,7 @@ fn turns<'a>(provider: &str, messages: &'a [Arc<Message>], with_thinking: bool) 
             Role::User | Role::Tool => "user",
             Role::Assistant => "assistant",
         };
-        let blocks: Vec<Marked<'a>> = message
+        let mut blocks: Vec<Marked<'a>> = message
             .parts
             .iter()
             .filter_map(|part| block(provider, part, with_thinking))
@@ -296,6 +296,11 @@ fn turns<'a>(provider: &str, messages: &'a [Arc<Message>], with_thinking: bool) 
                 cache_control: None,
             })
             .collect();
+        // The API refuses an answer that ends with its thinking, as one does whose text is
+        // blank or that the length limit cut; each later request would be refused with it.
+        while blocks.last().is_some_and(|last| is_thinking(&last.block)) {
+            blocks.pop();
+        }
         if blocks.is_empty() {
             continue;
         }
@@ -325,6 +330,13 @@ fn turns<'a>(provider: &str, messages: &'a [Arc<Message>], with_thinking: bool) 
         }
     }
     turns
+}
+
+fn is_thinking(block: &Block<'_>) -> bool {
+    matches!(
+        block,
+        Block::Thinking { .. } | Block::RedactedThinking { .. }
+    )
 }
 
 fn is_result(block: &Block<'_>) -> bool {

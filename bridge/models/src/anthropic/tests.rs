@@ -62,6 +62,57 @@ fn a_loop_that_began_without_thinking_goes_on_without() {
     assert_eq!(sent(&request).get("thinking"), None);
 }
 
+/// The API refuses an answer whose last block is thinking, and would refuse every later
+/// request of the session with it.
+#[test]
+fn no_answer_ends_with_its_thinking() {
+    let thinking = |text: &str, signature: &str| Part::Thinking {
+        text: text.to_owned(),
+        signature: Some(signature.to_owned()),
+        provider: "anthropic".to_owned(),
+    };
+    let answer = |parts: Vec<Part>| Message {
+        role: Role::Assistant,
+        parts,
+    };
+    let conversation: Conversation = [
+        Message::user("one"),
+        answer(vec![
+            thinking("cut by the length limit", "s1"),
+            thinking("", "redacted_thinking:x"),
+        ]),
+        Message::user("two"),
+        answer(vec![
+            thinking("first", "s2"),
+            Part::Text("said".to_owned()),
+            thinking("second", "s3"),
+            Part::Text(" \n".to_owned()),
+        ]),
+        Message::user("three"),
+    ]
+    .into_iter()
+    .map(std::sync::Arc::new)
+    .collect();
+    let mut request = request("claude-sonnet-4-5", conversation);
+    request.thinking = ThinkingLevel::High;
+    let sent = sent(&request);
+    let turns = sent["messages"].as_array().unwrap();
+    let kinds: Vec<Vec<&str>> = turns
+        .iter()
+        .map(|turn| {
+            let blocks = turn["content"].as_array().unwrap();
+            blocks
+                .iter()
+                .map(|block| block["type"].as_str().unwrap())
+                .collect()
+        })
+        .collect();
+    assert_eq!(
+        kinds,
+        [vec!["text", "text"], vec!["thinking", "text"], vec!["text"]]
+    );
+}
+
 #[test]
 fn thinking_follows_the_age_of_the_model() {
     for (model, age) in [
