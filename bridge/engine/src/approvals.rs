@@ -23,6 +23,9 @@ use crate::status::AgentStatus;
 /// The words of the seed for a denial without a reason (`Terret spec §2.4`).
 const NO_REASON: &str = "no reason given";
 
+/// Who takes back a request whose preview no longer holds.
+const CHANGED: &str = "changed";
+
 /// What a person decided.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Decision {
@@ -271,8 +274,23 @@ impl Approvals {
             state
                 .approvals
                 .pending_for(&question.call.id, &question.call.name, &args)
-                .map(|found| found.id.clone())
+                .map(|found| (found.id.clone(), found.preview == preview))
         });
+        let standing = match standing {
+            Some((id, true)) => Some(id),
+            // The file is another one by now: nobody may decide by what it was.
+            Some((id, false)) => {
+                self.core.append(Payload::ApprovalResolved {
+                    id,
+                    call_id: question.call.id.clone(),
+                    verdict: Verdict::Cancelled,
+                    reason: None,
+                    by: CHANGED.to_owned(),
+                })?;
+                None
+            }
+            None => None,
+        };
         if waiting.attended {
             // Before the event, so that whoever sees the request sees the status too.
             self.core.change_status(|status| match status {
@@ -328,8 +346,8 @@ impl Approvals {
     }
 
     /// The verdict that the open turn already holds for exactly this call, from before a
-    /// restart (check 93).
-    fn recorded(&self, question: &Question) -> Option<Answer> {
+    /// restart (check 93). A yes holds for what was shown with it and for nothing else.
+    fn recorded(&self, question: &Question, preview: &[FileChange]) -> Option<Answer> {
         let args = question.call.args.as_ref().ok()?;
         self.core.state(|state| {
             let found =
@@ -337,6 +355,9 @@ impl Approvals {
                     .approvals
                     .verdict_for(&question.call.id, &question.call.name, args)?;
             Some(match found.verdict {
+                Verdict::Approved if found.preview != preview => return None,
+                // Taken back unasked, since what it showed had changed.
+                Verdict::Cancelled if found.by == CHANGED => return None,
                 Verdict::Approved => Answer::Approved,
                 Verdict::Denied => Answer::Denied {
                     reason: found.reason.clone().unwrap_or_else(|| NO_REASON.to_owned()),
@@ -373,10 +394,10 @@ impl Approver for Approvals {
         if cancel.is_cancelled() {
             return Ok(Answer::Cancelled);
         }
-        if let Some(answer) = self.recorded(&question) {
+        let preview = self.store_preview(&question).await?;
+        if let Some(answer) = self.recorded(&question, &preview) {
             return Ok(answer);
         }
-        let preview = self.store_preview(&question).await?;
         let (place, receiver) = match self.park(question, preview)? {
             Parking::Waits { place, answer } => (place, answer),
             Parking::NobodyToAsk { reason } => return Ok(Answer::Denied { reason }),

@@ -195,6 +195,47 @@ async fn an_edit_shows_both_sides_before_it_is_made() {
     assert!(names(&session).await.contains(&"file/changed".to_owned()));
 }
 
+/// A yes is for what was shown: when calls before it made something else of the same edit,
+/// the yes to the first preview is none to the second.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_edit_that_became_another_one_after_the_yes_is_asked_again() {
+    let harness = Harness::new(
+        r#"{"calls":[{"id":"r","name":"Read","args":{"file_path":"a.txt"}}]}
+{"calls":[{"id":"b","name":"Bash","args":{"command":"printf 'old\\nmore\\n' > a.txt"}},{"id":"r2","name":"Read","args":{"file_path":"a.txt"}},{"id":"e","name":"Edit","args":{"file_path":"a.txt","old_string":"old","new_string":"new"}}]}
+{"say":"done"}"#,
+    );
+    harness.write("a.txt", "old\n");
+    let (_engine, session) = harness.session().await;
+    let answer = session.prompt(text("edit")).await.unwrap();
+    let command = approval(&session, 0).await;
+    let asked = |after: u64| {
+        let session = &session;
+        async move {
+            wait_for(session, after, |payload| match payload {
+                Payload::ApprovalRequested { id, call_id, .. } if call_id == "e" => {
+                    Some(id.clone())
+                }
+                _ => None,
+            })
+            .await
+        }
+    };
+    let first = asked(0).await;
+    session.decide(&first, Decision::AllowOnce, "test").unwrap();
+    session
+        .decide(&command, Decision::AllowOnce, "test")
+        .unwrap();
+    let after: u64 = first.trim_start_matches('a').parse().unwrap();
+    let second = asked(after + 1).await;
+    assert_ne!(second, first);
+    assert_eq!(harness.read("a.txt").unwrap(), "old\nmore\n");
+    session
+        .decide(&second, Decision::Reject { reason: None }, "test")
+        .unwrap();
+    within(answer.outcome()).await.unwrap();
+    assert_eq!(harness.read("a.txt").unwrap(), "old\nmore\n");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn edits_mode_edits_unasked_and_still_asks_for_commands() {
     let harness = Harness::new("");

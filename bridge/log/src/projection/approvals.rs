@@ -31,6 +31,8 @@ pub struct RecordedVerdict {
     pub call_id: String,
     pub name: String,
     pub args: Value,
+    /// What the person was shown.
+    pub preview: Vec<FileChange>,
     pub verdict: Verdict,
     pub reason: Option<String>,
     pub by: String,
@@ -87,6 +89,7 @@ impl PendingApprovals {
                     call_id: request.call_id,
                     name: request.name,
                     args: request.args,
+                    preview: request.preview,
                     verdict: *verdict,
                     reason: reason.clone(),
                     by: by.clone(),
