@@ -8,6 +8,9 @@ use crate::message::{Conversation, Part, Role, ToolCall};
 use crate::provider::{BadToolCall, StopReason, StreamEvent};
 use crate::strict::parse_arguments;
 
+/// The longest id of a server's that is kept: it stands in every event and frame of the call.
+const LONGEST_ID: usize = 256;
+
 /// Gives each call an id that the conversation does not have yet: providers without ids,
 /// and those that count from zero in every answer, would make two calls one.
 #[derive(Debug, Default)]
@@ -36,7 +39,7 @@ impl CallIds {
     /// The wanted id when it is free, else one made from the place in the conversation,
     /// so that the same request gives the same ids.
     pub(crate) fn assign(&mut self, wanted: Option<&str>) -> String {
-        if let Some(wanted) = wanted.filter(|id| !id.is_empty())
+        if let Some(wanted) = wanted.filter(|id| (1..=LONGEST_ID).contains(&id.len()))
             && self.taken.insert(wanted.to_owned())
         {
             return wanted.to_owned();

@@ -148,6 +148,7 @@ impl Endpoint {
             .base_url
             .as_deref()
             .unwrap_or(self.settings.kind.default_base_url())
+            .trim()
             .trim_end_matches('/')
     }
 
@@ -263,6 +264,8 @@ impl Endpoint {
         let mut parsed = Vec::new();
         let mut out = Vec::new();
         let mut progress = Progress::More;
+        let foreign = foreign_type(&response);
+        let mut any = false;
         while progress != Progress::Done {
             let chunk = match first.take() {
                 Some(chunk) => chunk,
@@ -278,6 +281,7 @@ impl Endpoint {
                 }
             };
             let pushed = parser.push(&chunk, &mut parsed);
+            any |= !parsed.is_empty();
             for event in parsed.drain(..) {
                 let next = decode.event(&event, &mut out);
                 emit.send_all(&mut out).await;
@@ -289,6 +293,13 @@ impl Endpoint {
                 }
             }
             pushed.map_err(|error| self.protocol(&error.to_string()))?;
+        }
+        if !any && let Some(kind) = foreign {
+            // A web page is no answer that was cut.
+            let kind = censor.clean(&kind);
+            return Err(self.protocol(&format!(
+                "it answered with `{kind}` and no stream of events"
+            )));
         }
         let ended = decode.end(&mut out);
         if ended.is_ok() {
@@ -525,6 +536,19 @@ fn is_json(response: &Response) -> bool {
         .get(reqwest::header::CONTENT_TYPE)
         .and_then(|value| value.to_str().ok())
         .is_some_and(|value| value.trim_start().starts_with("application/json"))
+}
+
+/// The type of an answer that says that it is no stream of events.
+fn foreign_type(response: &Response) -> Option<String> {
+    let value = response.headers().get(reqwest::header::CONTENT_TYPE)?;
+    let kind = value
+        .to_str()
+        .ok()?
+        .split(';')
+        .next()?
+        .trim()
+        .to_lowercase();
+    (kind != "text/event-stream").then(|| kind.chars().take(80).collect())
 }
 
 /// Whether the address is this machine's, which no proxy reaches.

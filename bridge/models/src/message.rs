@@ -47,6 +47,24 @@ pub struct Image {
     pub digest: String,
 }
 
+/// What stands in the place of an image that cannot be sent.
+pub(crate) const NOT_SHOWN: &str = "[an image that cannot be shown to this model]";
+
+impl Image {
+    /// Types that providers take; others are refused together with the whole request.
+    const TYPES: [&'static str; 4] = ["image/png", "image/jpeg", "image/gif", "image/webp"];
+    /// The most that the strictest of them takes, in bytes of base64.
+    const LARGEST: usize = 5 * 1024 * 1024;
+
+    /// Whether a provider takes it. One that it does not would make it refuse every later
+    /// request of the session as well.
+    pub(crate) fn can_be_sent(&self) -> bool {
+        !self.base64.is_empty()
+            && self.base64.len() <= Self::LARGEST
+            && Self::TYPES.contains(&self.mime_type.as_str())
+    }
+}
+
 /// A call that a model made. Arguments are always a JSON object that parsed strictly.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ToolCall {

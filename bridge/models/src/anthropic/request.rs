@@ -8,7 +8,7 @@ use bytes::Bytes;
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::message::{Image, Message, Part, Role, ToolResult};
+use crate::message::{Image, Message, NOT_SHOWN, Part, Role, ToolResult};
 use crate::provider::{ModelError, Request, ThinkingLevel};
 use crate::wire_id::wire_id;
 
@@ -364,6 +364,9 @@ fn text_block(text: &str) -> Option<Block<'_>> {
 }
 
 fn image_block(image: &Image) -> Block<'_> {
+    if !image.can_be_sent() {
+        return Block::Text { text: NOT_SHOWN };
+    }
     Block::Image {
         source: Source::Base64 {
             media_type: &image.mime_type,

@@ -13,7 +13,7 @@ use super::request::{ModelAge, body};
 use super::stream::Decoder;
 use crate::calls::CallIds;
 use crate::http::DecodeError;
-use crate::message::{Conversation, Message, Part, Role, ToolCall};
+use crate::message::{Conversation, Image, Message, Part, Role, ToolCall};
 use crate::provider::{Request, StopReason, StreamEvent, ThinkingLevel, Usage};
 use crate::testing::{calls_of, decode, decode_whole, every_part, request};
 
@@ -60,6 +60,38 @@ fn a_loop_that_began_without_thinking_goes_on_without() {
     let mut request = request("claude-sonnet-4-5", conversation);
     request.thinking = ThinkingLevel::High;
     assert_eq!(sent(&request).get("thinking"), None);
+}
+
+#[test]
+fn an_image_that_the_api_would_refuse_is_named() {
+    let image = |mime_type: &str, base64: &str| {
+        Part::Image(Image {
+            mime_type: mime_type.to_owned(),
+            base64: base64.into(),
+            digest: String::new(),
+        })
+    };
+    let large = "A".repeat(5 * 1024 * 1024 + 4);
+    let conversation = [Message {
+        role: Role::User,
+        parts: vec![
+            image("image/svg+xml", "AAAA"),
+            image("image/png", ""),
+            image("image/png", &large),
+            image("image/png", "AAAA"),
+        ],
+    }]
+    .into_iter()
+    .map(std::sync::Arc::new)
+    .collect();
+    let sent = sent(&request("claude-sonnet-4-5", conversation));
+    let kinds: Vec<&str> = sent["messages"][0]["content"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|block| block["type"].as_str().unwrap())
+        .collect();
+    assert_eq!(kinds, ["text", "text", "text", "image"]);
 }
 
 /// The API refuses an answer whose last block is thinking, and would refuse every later

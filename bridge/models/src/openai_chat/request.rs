@@ -7,7 +7,7 @@ use bytes::Bytes;
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::message::{Image, Message, Part, Role};
+use crate::message::{Image, Message, NOT_SHOWN, Part, Role};
 use crate::provider::{ModelError, Request, ThinkingLevel};
 use crate::wire_id::wire_id;
 
@@ -171,10 +171,13 @@ fn messages(request: &Request) -> Vec<Wire<'_>> {
     // What the user's side says until the next answer: some servers insist that the sides
     // take turns, and images of tool results have no place but after all the results.
     let mut pieces = Vec::new();
+    // An image may stand in the history of a session whose model was changed, or come from
+    // a tool: a server whose model is blind refuses the whole request.
+    let sees = super::known(&request.model.to_lowercase()).images;
     for message in request.conversation.messages() {
         match message.role {
-            Role::User => pieces.extend(message.parts.iter().filter_map(piece)),
-            Role::Tool => results(message, &mut wire, &mut pieces),
+            Role::User => pieces.extend(message.parts.iter().filter_map(|part| piece(part, sees))),
+            Role::Tool => results(message, sees, &mut wire, &mut pieces),
             Role::Assistant => {
                 flush(&mut pieces, &mut wire);
                 wire.extend(answer(message));
@@ -185,15 +188,18 @@ fn messages(request: &Request) -> Vec<Wire<'_>> {
     wire
 }
 
-fn piece(part: &Part) -> Option<Piece<'_>> {
+fn piece(part: &Part, sees: bool) -> Option<Piece<'_>> {
     match part {
         Part::Text(text) => Some(Piece::Text { text }).filter(|_| !text.is_empty()),
-        Part::Image(image) => Some(image_piece(image)),
+        Part::Image(image) => Some(image_piece(image, sees)),
         Part::Thinking { .. } | Part::ToolCall(_) | Part::ToolResult(_) => None,
     }
 }
 
-fn image_piece(image: &Image) -> Piece<'_> {
+fn image_piece(image: &Image, sees: bool) -> Piece<'_> {
+    if !sees || !image.can_be_sent() {
+        return Piece::Text { text: NOT_SHOWN };
+    }
     Piece::ImageUrl {
         image_url: ImageUrl {
             url: format!("data:{};base64,{}", image.mime_type, image.base64),
@@ -201,7 +207,12 @@ fn image_piece(image: &Image) -> Piece<'_> {
     }
 }
 
-fn results<'a>(message: &'a Arc<Message>, wire: &mut Vec<Wire<'a>>, pieces: &mut Vec<Piece<'a>>) {
+fn results<'a>(
+    message: &'a Arc<Message>,
+    sees: bool,
+    wire: &mut Vec<Wire<'a>>,
+    pieces: &mut Vec<Piece<'a>>,
+) {
     for part in &message.parts {
         let Part::ToolResult(result) = part else {
             continue;
@@ -217,7 +228,7 @@ fn results<'a>(message: &'a Arc<Message>, wire: &mut Vec<Wire<'a>>, pieces: &mut
             pieces.push(Piece::Text {
                 text: "Images of the tool result:",
             });
-            pieces.extend(result.images.iter().map(image_piece));
+            pieces.extend(result.images.iter().map(|image| image_piece(image, sees)));
         }
     }
 }

@@ -42,7 +42,16 @@ fn sent(server: Server, request: &crate::provider::Request) -> Value {
 
 #[test]
 fn a_request_with_every_kind_of_part() {
-    insta::assert_json_snapshot!(sent(Server::Other, &request("m", every_part())));
+    insta::assert_json_snapshot!(sent(Server::Other, &request("gpt-4o", every_part())));
+}
+
+/// A tool, or a model that was changed for another one, leaves images where none can be
+/// seen; the server would refuse this request and all that follow.
+#[test]
+fn a_model_that_cannot_see_is_sent_no_image() {
+    let sent = sent(Server::Other, &request("some-text-model", every_part())).to_string();
+    assert!(!sent.contains("image_url"), "{sent}");
+    assert_eq!(sent.matches(crate::message::NOT_SHOWN).count(), 2);
 }
 
 #[test]
@@ -332,4 +341,12 @@ proptest! {
         prop_assert!(began.windows(2).all(|pair| pair[0] != pair[1]));
         prop_assert_eq!(began, ended);
     }
+}
+
+/// An id stands in every event and frame of its call, so a server may not make it long.
+#[test]
+fn an_endless_id_is_replaced() {
+    let mut ids = CallIds::default();
+    assert_eq!(ids.assign(Some("call-1")), "call-1");
+    assert_eq!(ids.assign(Some(&"x".repeat(100_000))), "call_0_0");
 }

@@ -100,6 +100,16 @@ async fn r059_what_is_no_protocol_is_said() {
         .await;
         let (_, error) = ask(provider(kind, &server.url).as_ref()).await;
         assert!(error.unwrap().to_string().contains("model exploded"));
+        // A web page, as a proxy or a wrong address answers, is no answer that was cut.
+        let page = vec![("content-type", "text/html; charset=utf-8")];
+        let page = Step::Whole(200, page, "<html>\n<p>Sign in</p>\n</html>\n".to_owned());
+        let server = Server::start(vec![vec![page]]).await;
+        let (_, error) = ask(provider(kind, &server.url).as_ref()).await;
+        let error = error.unwrap().to_string();
+        assert!(
+            error.contains("`text/html`") && error.contains("base_url"),
+            "{error}"
+        );
         // An empty answer is no answer.
         let server = Server::start(vec![vec![Step::Whole(200, vec![], String::new())]]).await;
         let (events, error) = ask(provider(kind, &server.url).as_ref()).await;
