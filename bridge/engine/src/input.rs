@@ -143,28 +143,42 @@ impl Claim {
     /// The event that logs it.
     pub(crate) fn into_payload(self) -> Payload {
         match self {
-            Self::Prompt(Input {
-                text,
-                images,
-                blocks,
-                ..
-            }) => Payload::UserMessage {
-                text,
-                images,
-                blocks,
-            },
-            Self::Injected(Input {
-                text,
-                images,
-                blocks,
-                source,
-            }) => Payload::ContextInjected {
-                text,
-                images,
-                blocks,
-                source,
-            },
+            Self::Prompt(input) => {
+                let (text, images, blocks) = input.into_logged();
+                Payload::UserMessage {
+                    text,
+                    images,
+                    blocks,
+                }
+            }
+            Self::Injected(input) => {
+                let source = input.source;
+                let (text, images, blocks) = input.into_logged();
+                Payload::ContextInjected {
+                    text,
+                    images,
+                    blocks,
+                    source,
+                }
+            }
         }
+    }
+}
+
+impl Input {
+    /// What the log keeps. Blocks that say what text and images say already are left out:
+    /// a prompt is not written twice.
+    fn into_logged(self) -> (String, Vec<ImageRef>, Vec<PromptBlock>) {
+        let plain = match self.blocks.split_first() {
+            Some((PromptBlock::Text { text }, rest)) => *text == self.text
+                && rest.len() == self.images.len()
+                && rest.iter().zip(&self.images).all(
+                    |(block, kept)| matches!(block, PromptBlock::Image { image } if image == kept),
+                ),
+            _ => false,
+        };
+        let blocks = if plain { Vec::new() } else { self.blocks };
+        (self.text, self.images, blocks)
     }
 }
 

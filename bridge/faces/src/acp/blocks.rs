@@ -7,6 +7,10 @@ use serde_json::Value;
 use terret_acp::{RawParams, RpcError};
 use terret_engine::InputBlock;
 
+/// The most text of a prompt, in bytes: far over what any model takes, and well below what
+/// one event of a log can hold.
+const MAX_TEXT: usize = 8 * 1024 * 1024;
+
 /// Reads `prompt`.
 ///
 /// # Errors
@@ -28,6 +32,18 @@ pub(crate) fn read(raw: &RawParams) -> Result<Vec<InputBlock>, RpcError> {
         .enumerate()
         .map(|(at, block)| read_block(at, block))
         .collect::<Result<_, _>>()?;
+    let text: usize = read
+        .iter()
+        .map(|block| match block {
+            InputBlock::Text(text) | InputBlock::Resource { text, .. } => text.len(),
+            _ => 0,
+        })
+        .sum();
+    if text > MAX_TEXT {
+        return Err(RpcError::invalid_params(format!(
+            "`prompt` holds {text} bytes of text and may hold {MAX_TEXT}, which is the limit; name large files by a link, to be read in parts"
+        )));
+    }
     let says_something = read.iter().any(|block| match block {
         InputBlock::Text(text) => !text.trim().is_empty(),
         _ => true,
