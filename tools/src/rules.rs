@@ -184,7 +184,7 @@ impl Rule {
 /// match it again.
 pub fn offer(tool: &str, subject: Option<&str>) -> Option<String> {
     if COMMAND_TOOLS.contains(&tool) {
-        let command = subject?.trim();
+        let command = trimmed(subject?);
         let safe = is_plain(command) && !command.ends_with(":*") && command != "*";
         return safe.then(|| format!("{tool}({command})"));
     }
@@ -233,11 +233,37 @@ fn path_matches(pattern: &GlobMatcher, subject: &Subject<'_>) -> bool {
 }
 
 fn command_matches(command: &str, strict: bool, test: impl Fn(&str) -> bool) -> bool {
-    let command = command.trim();
+    let command = trimmed(command);
     if strict {
         return is_plain(command) && test(command);
     }
-    pieces(command).any(test)
+    let bare = bare(command);
+    pieces(command).chain(pieces(&bare)).any(test)
+}
+
+/// Without what the shell passes over around a command. Other blanks, such as a no-break
+/// space or a carriage return, are letters to it, and name another program.
+fn trimmed(command: &str) -> &str {
+    command.trim_matches([' ', '\t', '\n'])
+}
+
+/// The command as the shell reads its words: without quotes and escapes, and with one
+/// blank where there are several, so that `r'm'` and `rm  -rf` are what they are.
+fn bare(command: &str) -> String {
+    let mut bare = String::with_capacity(command.len());
+    let mut characters = command.chars().peekable();
+    while let Some(character) = characters.next() {
+        match character {
+            '\\' => {
+                let _joined = characters.next_if_eq(&'\n');
+            }
+            '\'' | '"' => {}
+            ' ' | '\t' if bare.ends_with(' ') => {}
+            '\t' => bare.push(' '),
+            other => bare.push(other),
+        }
+    }
+    bare
 }
 
 fn has_prefix(command: &str, prefix: &str) -> bool {
@@ -258,7 +284,7 @@ const WRAPPERS: &[&str] = &[
 /// Whether a command is one simple command whose words are what they seem: no operator,
 /// expansion, escape, comment, assignment or wrapper, and quotes only around plain text.
 pub fn is_plain(command: &str) -> bool {
-    let command = command.trim();
+    let command = trimmed(command);
     let mut quote = None;
     for character in command.chars() {
         match (quote, character) {
@@ -268,6 +294,9 @@ pub fn is_plain(command: &str) -> bool {
             (Some('\''), _) => {}
             (Some(_), '$' | '`' | '!') => return false,
             (Some(_), _) => {}
+            (None, ' ' | '\t') => {}
+            // A blank that separates no words for the shell, though it looks so.
+            (None, other) if other.is_whitespace() => return false,
             (None, '\'' | '"') => quote = Some(character),
             (None, ';' | '&' | '|' | '<' | '>' | '$' | '`' | '(' | ')' | '{' | '}' | '#' | '!') => {
                 return false;
@@ -300,7 +329,7 @@ fn pieces(command: &str) -> impl Iterator<Item = &str> {
             let piece = piece.trim();
             let mut inner = Vec::new();
             if !piece.is_empty() {
-                inner.push(piece);
+                inner.extend(named(piece));
             }
             let mut rest = piece;
             // Each word after a wrapper or an assignment might be the command.
@@ -309,11 +338,21 @@ fn pieces(command: &str) -> impl Iterator<Item = &str> {
                 wrapped |= word.contains('=') || WRAPPERS.contains(&program(word));
                 rest = after.trim_start();
                 if wrapped && !rest.is_empty() {
-                    inner.push(rest);
+                    inner.extend(named(rest));
                 }
             }
             inner
         })
+}
+
+/// A piece, and the same with its program named without the path.
+fn named(piece: &str) -> impl Iterator<Item = &str> {
+    let first = piece.split(char::is_whitespace).next().unwrap_or_default();
+    let bare = first
+        .rfind('/')
+        .and_then(|at| piece.get(at + 1..))
+        .filter(|bare| !bare.is_empty());
+    std::iter::once(piece).chain(bare)
 }
 
 #[cfg(test)]

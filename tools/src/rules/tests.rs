@@ -195,3 +195,37 @@ proptest! {
         }
     }
 }
+
+/// To the shell these blanks are letters of the program's name.
+#[test]
+fn a_blank_that_the_shell_does_not_know_allows_nothing() {
+    for command in ["\u{a0}ls", "ls\u{a0}", "ls\r", "ls\u{2003}-l", "ls\u{3000}"] {
+        assert!(!allows("Bash(ls)", "Bash", command), "{command:?}");
+        assert!(!allows("Bash(ls:*)", "Bash", command), "{command:?}");
+        assert_eq!(offer("Bash", Some(command)), None, "{command:?}");
+    }
+    assert!(allows("Bash(ls:*)", "Bash", " ls\t-l\n"));
+    assert!(allows("Bash(echo:*)", "Bash", "echo 'a\u{a0}b'"));
+}
+
+#[test]
+fn a_denied_command_is_known_in_other_spellings() {
+    let denies = |command: &str| {
+        rule("Bash(rm -rf:*)", Effect::Deny).matches("Bash", subject(command))
+            && rule("Bash(rm:*)", Effect::Ask).matches("Bash", subject(command))
+    };
+    for command in [
+        "rm  -rf x",
+        "rm\t-rf x",
+        "\\rm -rf x",
+        "r'm' -rf x",
+        "rm \"-rf\" x",
+        "rm \\\n-rf x",
+        "/bin/rm -rf x",
+        "true && /usr/bin/rm   -rf x",
+        "sudo -n /bin/rm -rf x",
+    ] {
+        assert!(denies(command), "{command:?}");
+    }
+    assert!(!denies("echo rm -rf is bad"));
+}
