@@ -307,7 +307,7 @@ impl Files {
                 && let Ok(disk) = Document::decode(whole(&mut file, &place.path)?)
             {
                 let open = as_document(&place.path, buffer.into_bytes())?;
-                let window = if disk.same_text(&open) {
+                let window = if disk.same_text(&open) || disk.lost_in(&open) {
                     window::of_document(&disk, &request)
                 } else {
                     remarks.push(UNSAVED.to_owned());
@@ -361,7 +361,7 @@ impl Files {
             };
             let open = as_document(&place.path, buffer.into_bytes())?;
             let loaded = match disk {
-                Some(disk) if disk.same_text(&open) => Loaded {
+                Some(disk) if disk.same_text(&open) || disk.lost_in(&open) => Loaded {
                     path: place.path,
                     document: disk,
                     remarks,

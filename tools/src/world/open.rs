@@ -44,8 +44,15 @@ pub(super) fn reading(root: &Path, relative: &Path) -> io::Result<File> {
         return Ok(File::from(rustix::fs::open(root, flags, Mode::empty())?));
     };
     let folder = folder(root, relative.parent().unwrap_or(Path::new("")), false)?;
+    reading_in(&folder, name)
+}
+
+/// Opens what has this name in an open folder for reading.
+pub(super) fn reading_in(folder: &OwnedFd, name: &OsStr) -> io::Result<File> {
+    let flags =
+        OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
     Ok(File::from(rustix::fs::openat(
-        &folder,
+        folder,
         name,
         flags,
         Mode::empty(),

@@ -4,7 +4,7 @@
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
-use std::io::{self, Write};
+use std::io::{self, Read, Seek, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -82,12 +82,12 @@ pub fn replace(
     // A file that cannot be opened for writing is not to be replaced behind its mode bits.
     let in_place = open::writing(&folder, name)?;
     if metadata.nlink() > 1 {
-        return write_in_place(in_place, bytes);
+        return write_in_place(in_place, &old, bytes);
     }
-    match exchange(&folder, name, &old, bytes) {
+    match exchange(&folder, name, &old, bytes, expected) {
         Ok(true) => Ok(()),
         // The folder takes no new file, or the owner cannot be kept.
-        Ok(false) => write_in_place(in_place, bytes),
+        Ok(false) => write_in_place(in_place, &old, bytes),
         Err(error) => Err(error),
     }
 }
@@ -124,6 +124,7 @@ fn exchange(
     name: &OsStr,
     old: &File,
     bytes: &[u8],
+    expected: Stamp,
 ) -> Result<bool, ReplaceError> {
     let temporary = temporary_name();
     let mut file = match open::creating(folder, &temporary, 0o600) {
@@ -138,18 +139,23 @@ fn exchange(
         }
         Err(error) => return Err(error.into()),
     };
-    let done = (|| -> io::Result<bool> {
+    let done = (|| -> Result<bool, ReplaceError> {
         if !carry_over(old, &file)? {
             return Ok(false);
         }
         fill(&mut file, bytes)?;
-        rustix::fs::renameat(folder, &temporary, folder, name)?;
+        // Waiting for the disk may take long, and what somebody saved meanwhile must stay.
+        let now = open::reading_in(folder, name).map_err(|_| ReplaceError::Changed)?;
+        if Stamp::of(&now)? != expected {
+            return Err(ReplaceError::Changed);
+        }
+        rustix::fs::renameat(folder, &temporary, folder, name).map_err(io::Error::from)?;
         Ok(true)
     })();
     if !matches!(done, Ok(true)) {
         discard(folder, &temporary);
     }
-    Ok(done?)
+    done
 }
 
 /// Gives the new file the old one's owner, extended attributes and mode; false when the
@@ -192,11 +198,25 @@ fn copy_attributes(old: &File, new: &File) {
     }
 }
 
-fn write_in_place(mut file: File, bytes: &[u8]) -> Result<(), ReplaceError> {
+/// Writes over the old content, which is put back when the disk turns out to be full.
+fn write_in_place(mut file: File, old: &File, bytes: &[u8]) -> Result<(), ReplaceError> {
+    let mut before = Vec::new();
+    let mut from = old;
+    from.rewind()?;
+    from.read_to_end(&mut before)?;
+    overwrite(&mut file, bytes).map_err(|error| {
+        // The old bytes had their place on the disk, so they fit.
+        if let Err(lost) = file.rewind().and_then(|()| overwrite(&mut file, &before)) {
+            tracing::error!(%lost, "a file that could not be written could not be put back");
+        }
+        error.into()
+    })
+}
+
+fn overwrite(file: &mut File, bytes: &[u8]) -> io::Result<()> {
     file.write_all(bytes)?;
     file.set_len(bytes.len() as u64)?;
-    file.sync_data()?;
-    Ok(())
+    file.sync_data()
 }
 
 fn fill(file: &mut File, bytes: &[u8]) -> io::Result<()> {

@@ -154,6 +154,16 @@ impl Document {
         without_final_newline(&self.view) == without_final_newline(&other.view)
     }
 
+    /// Whether an editor's text is this file read as UTF-8 though it is not: characters are
+    /// lost in it that the file still has, and nothing else was changed.
+    pub fn lost_in(&self, open: &Self) -> bool {
+        if matches!(self.encoding, Encoding::Utf8 { .. }) {
+            return false;
+        }
+        let (read, _) = join_pairs(&String::from_utf8_lossy(&self.bytes));
+        without_final_newline(&read) == without_final_newline(&open.view)
+    }
+
     /// What most of its lines end with; none when it has one line.
     pub fn line_end(&self) -> Option<LineEnd> {
         let all = self.view.bytes().filter(|byte| *byte == b'\n').count();

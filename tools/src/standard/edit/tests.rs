@@ -476,6 +476,24 @@ async fn a_clean_buffer_leaves_the_disk_the_truth_for_bytes() {
     assert_eq!(bench.bytes("a.txt"), b"\xEF\xBB\xBFone\r\n2\r\n");
 }
 
+/// An editor that opened the file in a wrong encoding has lost characters that the disk
+/// still has; they must not be written back.
+#[tokio::test]
+async fn a_buffer_in_a_wrong_encoding_does_not_win_over_the_disk() {
+    let editor = Arc::new(Editor::default());
+    let bench = with_editor(&editor);
+    let latin = b"caf\xE9 \xFCber alles\nna\xEFve r\xE9sum\xE9\none\n";
+    bench.put("a.txt", latin);
+    editor.open(&bench.path("a.txt"), &String::from_utf8_lossy(latin));
+    read(&bench, "a.txt").await;
+    edit(&bench, "a.txt", "one", "two").await.expect("edited");
+    assert!(editor.written().is_empty());
+    assert_eq!(
+        bench.bytes("a.txt"),
+        b"caf\xE9 \xFCber alles\nna\xEFve r\xE9sum\xE9\ntwo\n"
+    );
+}
+
 #[tokio::test]
 async fn r125_disk_stands_in_only_when_the_editor_cannot_and_it_is_said() {
     let editor = Arc::new(Editor::default());

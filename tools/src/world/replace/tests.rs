@@ -10,7 +10,7 @@ use std::path::Path;
 
 use tempfile::TempDir;
 
-use super::{ReplaceError, Stamp, replace};
+use super::{ReplaceError, Stamp, exchange, replace, write_in_place};
 
 fn folder() -> TempDir {
     TempDir::new().expect("a folder")
@@ -99,4 +99,39 @@ fn a_folder_swapped_for_a_link_leads_nowhere() {
     std::os::unix::fs::symlink(other.path(), folder.path().join("sub")).expect("linked");
     assert!(replace(folder.path(), Path::new("sub/a"), b"new", None).is_err());
     assert_eq!(fs::read_dir(other.path()).expect("list").count(), 0);
+}
+
+/// What somebody saved while the new content went to the disk is not replaced.
+#[test]
+fn a_save_during_the_write_is_kept() {
+    let folder = folder();
+    let path = folder.path().join("a");
+    fs::write(&path, "old").expect("written");
+    let before = stamp(&path).expect("a stamp");
+    let old = fs::File::open(&path).expect("open");
+    fs::write(&path, "saved meanwhile").expect("written");
+    let opened = super::open::folder(folder.path(), Path::new(""), false).expect("a folder");
+    let done = exchange(&opened, "a".as_ref(), &old, b"new", before);
+    assert!(matches!(done, Err(ReplaceError::Changed)), "{done:?}");
+    assert_eq!(fs::read(&path).expect("read"), b"saved meanwhile");
+    assert_eq!(fs::read_dir(folder.path()).expect("listed").count(), 1);
+}
+
+/// A file that cannot grow stands for a disk that is full half way.
+#[test]
+fn a_full_disk_leaves_a_file_that_is_written_in_place_as_it_was() {
+    use rustix::fs::{MemfdFlags, SealFlags};
+    let old = vec![b'o'; 20_000];
+    let memory =
+        rustix::fs::memfd_create("full", MemfdFlags::ALLOW_SEALING).expect("a file in memory");
+    rustix::io::write(&memory, &old).expect("written");
+    rustix::fs::fcntl_add_seals(&memory, SealFlags::GROW).expect("sealed");
+    let path = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&memory));
+    let file = fs::OpenOptions::new()
+        .write(true)
+        .open(&path)
+        .expect("open");
+    let reading = fs::File::open(&path).expect("open");
+    assert!(write_in_place(file, &reading, &[b'n'; 60_000]).is_err());
+    assert_eq!(fs::read(&path).expect("read"), old);
 }
