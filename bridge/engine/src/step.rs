@@ -128,10 +128,11 @@ pub(crate) async fn run(
     model: &Resolved,
     cancel: &CancellationToken,
 ) -> Result<StepEnd, Fault> {
-    let request = match prepare(parts, model).await {
-        Ok(request) => request,
-        Err(PrepareError::Fault(fault)) => return Err(fault),
-        Err(PrepareError::Refused(reason)) => return Ok(StepEnd::Failed { reason }),
+    let request = match cancel.run_until_cancelled(prepare(parts, model)).await {
+        Some(Ok(request)) => request,
+        Some(Err(PrepareError::Fault(fault))) => return Err(fault),
+        Some(Err(PrepareError::Refused(reason))) => return Ok(StepEnd::Failed { reason }),
+        None => return Ok(StepEnd::Cancelled { usage: None }),
     };
     let mut stream = model.provider.stream(request);
     let mut message = Assembler::new(&model.name.provider);

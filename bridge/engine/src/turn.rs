@@ -233,7 +233,7 @@ async fn steps(
             return Ok(ended);
         }
         let steers = parts.inbox.drain();
-        let claim = match claim_input(parts, first.take(), &steers).await {
+        let claim = match claim_input(parts, first.take(), &steers, stop).await {
             Ok(claim) => claim,
             Err(Unclaimed::Rejected(reason)) => {
                 parts.inbox.put_back(steers);
@@ -242,13 +242,13 @@ async fn steps(
                     reason: Some(reason),
                 });
             }
-            Err(Unclaimed::Broken { first }) => {
+            Err(Unclaimed::Unread { first, ended }) => {
                 // Nothing that a person wrote is lost; the turn's end logs the rest.
                 parts.inbox.put_back(steers);
                 if let Some(first) = first {
                     core.append(first.into_payload())?;
                 }
-                return Ok(Ended::failed(BROKEN_HOOK));
+                return Ok(ended);
             }
         };
         if *step == 0 && claim.is_empty() {
@@ -322,9 +322,11 @@ const BROKEN_HOOK: &str = "a hook before the step broke with an internal error; 
 /// Why a step gets no input.
 enum Unclaimed {
     Rejected(String),
-    /// A hook panicked; the input that starts the turn comes back.
-    Broken {
+    /// A hook panicked, or a cancel came while it worked; the input that starts the turn
+    /// comes back.
+    Unread {
         first: Option<Claim>,
+        ended: Ended,
     },
 }
 
@@ -333,6 +335,7 @@ async fn claim_input(
     parts: &TurnParts,
     first: Option<Claim>,
     steers: &[Input],
+    stop: &Stop,
 ) -> Result<Vec<Claim>, Unclaimed> {
     let mut claim: Vec<Claim> = first
         .clone()
@@ -340,13 +343,17 @@ async fn claim_input(
         .chain(steers.iter().cloned().map(Claim::Injected))
         .collect();
     for hook in &parts.hooks {
-        claim = match AssertUnwindSafe(hook.before_step(claim))
-            .catch_unwind()
-            .await
-        {
-            Ok(claimed) => claimed.map_err(|rejected| Unclaimed::Rejected(rejected.0))?,
-            Err(_) => return Err(Unclaimed::Broken { first }),
+        let work = AssertUnwindSafe(hook.before_step(claim)).catch_unwind();
+        let ended = match stop.token.run_until_cancelled(work).await {
+            Some(Ok(Ok(claimed))) => {
+                claim = claimed;
+                continue;
+            }
+            Some(Ok(Err(rejected))) => return Err(Unclaimed::Rejected(rejected.0)),
+            Some(Err(_)) => Ended::failed(BROKEN_HOOK),
+            None => Ended::with(TurnStatus::Cancelled),
         };
+        return Err(Unclaimed::Unread { first, ended });
     }
     Ok(claim)
 }

@@ -283,3 +283,57 @@ fn gone(pid: u32) -> bool {
         Err(_) => true,
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn check_060_a_hook_that_hangs_holds_no_cancel() {
+    use std::sync::Arc;
+
+    use async_trait::async_trait;
+    use terret_engine::hooks::{Rejected, TurnHook};
+    use terret_engine::input::Claim;
+    use terret_engine::room::models::Request;
+
+    /// Hangs before the step, or before the request.
+    struct Hangs {
+        in_step: bool,
+        reached: Arc<tokio::sync::Notify>,
+    }
+
+    #[async_trait]
+    impl TurnHook for Hangs {
+        async fn before_step(&self, claim: Vec<Claim>) -> Result<Vec<Claim>, Rejected> {
+            if self.in_step {
+                self.reached.notify_one();
+                std::future::pending::<()>().await;
+            }
+            Ok(claim)
+        }
+
+        async fn before_request(&self, request: Request) -> Request {
+            self.reached.notify_one();
+            std::future::pending::<()>().await;
+            request
+        }
+    }
+
+    for in_step in [true, false] {
+        let mut harness = Harness::new(r#"{"say":"never"}"#);
+        let reached = Arc::new(tokio::sync::Notify::new());
+        harness.turn_hooks.push(Arc::new(Hangs {
+            in_step,
+            reached: Arc::clone(&reached),
+        }));
+        let (_engine, session) = harness.session().await;
+        let answer = session.prompt(text("kept")).await.unwrap();
+        within(reached.notified()).await;
+        session.cancel("stop").await.unwrap();
+        assert_eq!(
+            within(answer.outcome()).await.unwrap().status,
+            TurnStatus::Cancelled
+        );
+        let kept = events(&session).await.into_iter().any(
+            |event| matches!(event.payload, Payload::UserMessage { text, .. } if text == "kept"),
+        );
+        assert!(kept, "what was asked is in the log");
+    }
+}

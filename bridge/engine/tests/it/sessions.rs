@@ -250,3 +250,55 @@ async fn a_deleted_session_leaves_no_outputs_of_its_commands() {
     engine.delete_session(session.id()).await.unwrap();
     assert!(!outputs.exists());
 }
+
+/// There are no disposers here; what can break at a session's end is what its turn drops.
+#[tokio::test(flavor = "multi_thread")]
+async fn check_059_a_session_whose_end_breaks_still_frees_its_place() {
+    use std::sync::Arc;
+
+    use async_trait::async_trait;
+    use terret_engine::hooks::{Rejected, TurnHook};
+    use terret_engine::input::Claim;
+
+    struct BreaksWhenDropped;
+
+    impl Drop for BreaksWhenDropped {
+        fn drop(&mut self) {
+            if !std::thread::panicking() {
+                panic!("what a turn held breaks when it is dropped");
+            }
+        }
+    }
+
+    struct Hook(Arc<tokio::sync::Notify>);
+
+    #[async_trait]
+    impl TurnHook for Hook {
+        async fn before_step(&self, claim: Vec<Claim>) -> Result<Vec<Claim>, Rejected> {
+            let _held = BreaksWhenDropped;
+            self.0.notify_one();
+            std::future::pending::<()>().await;
+            Ok(claim)
+        }
+    }
+
+    let reached = Arc::new(tokio::sync::Notify::new());
+    let mut harness = Harness::new(r#"{"say":"never"}"#);
+    harness.settings.limits.max_agents = 1;
+    harness
+        .turn_hooks
+        .push(Arc::new(Hook(Arc::clone(&reached))));
+    let (engine, session) = harness.session().await;
+    let _answer = session.prompt(crate::harness::text("go")).await.unwrap();
+    crate::harness::within(reached.notified()).await;
+    let id = session.id().clone();
+    crate::harness::within(engine.close_session(&id))
+        .await
+        .unwrap();
+    assert_eq!(session.status(), terret_engine::AgentStatus::Done);
+    assert!(engine.session(&id).is_none());
+    engine
+        .create_session(harness.work(), Vec::new())
+        .await
+        .unwrap();
+}
