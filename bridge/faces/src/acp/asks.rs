@@ -21,6 +21,8 @@ use crate::text::line;
 const ALLOW_ONCE: &str = "allow_once";
 const ALLOW_ALWAYS: &str = "allow_always";
 const REJECT_ONCE: &str = "reject_once";
+/// Characters of a rule that an option's name has room for.
+const SHOWN_RULE: usize = 400;
 
 /// One question.
 #[derive(Debug, Clone)]
@@ -30,6 +32,15 @@ pub(crate) struct Ask {
     /// What the editor shows.
     pub card: v1::ToolCallUpdate,
     pub offered_rule: Option<String>,
+}
+
+impl Ask {
+    /// The rule, if it can be shown whole: nobody may agree to one that they cannot read.
+    fn offered_rule(&self) -> Option<&str> {
+        self.offered_rule
+            .as_deref()
+            .filter(|rule| rule.chars().count() <= SHOWN_RULE)
+    }
 }
 
 /// All questions of one session on one connection. Cheap to clone.
@@ -181,7 +192,7 @@ impl Asks {
             .request::<Value>("session/request_permission", &request)
             .await
         {
-            Ok(response) => understand(&response, ask.offered_rule.is_some()),
+            Ok(response) => understand(&response, ask.offered_rule().is_some()),
             Err(RequestError::Closed { .. }) => Answered::Gone,
             Err(RequestError::Rpc { error, .. }) if error.code == ErrorCode::Cancelled => {
                 Answered::Cancelled
@@ -234,9 +245,9 @@ fn options(ask: &Ask) -> Vec<v1::PermissionOption> {
         "Allow once",
         v1::PermissionOptionKind::AllowOnce,
     );
-    let always = ask.offered_rule.as_ref().map(|rule| {
+    let always = ask.offered_rule().map(|rule| {
         // The exact rule and how far it reaches: "always" must say what it means (R009).
-        let name = format!("Allow for this session: {}", line(rule, 400));
+        let name = format!("Allow for this session: {}", line(rule, SHOWN_RULE));
         v1::PermissionOption::new(ALLOW_ALWAYS, name, v1::PermissionOptionKind::AllowAlways)
     });
     let reject =
@@ -277,6 +288,18 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn a_rule_that_cannot_be_shown_whole_is_not_offered() {
+        let ask = |rule: String| Ask {
+            id: "a1".to_owned(),
+            card: v1::ToolCallUpdate::new("c1", v1::ToolCallUpdateFields::new()),
+            offered_rule: Some(rule),
+        };
+        assert_eq!(options(&ask("Bash(ls)".to_owned())).len(), 3);
+        let long = format!("Bash(echo {} precious)", "x".repeat(500));
+        assert_eq!(options(&ask(long)).len(), 2);
+    }
 
     #[test]
     fn only_what_was_offered_allows() {

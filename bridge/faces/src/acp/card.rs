@@ -53,7 +53,8 @@ pub(crate) struct Card {
 struct Output {
     tail: String,
     cut: bool,
-    waits: bool,
+    /// Since when some of it waits to be shown.
+    waits: Option<Instant>,
     shown_at: Option<Instant>,
     /// Whether any went to the client's terminal.
     streamed: bool,
@@ -220,20 +221,24 @@ impl Card {
     /// When live output that waits may be shown.
     pub(crate) fn due(&self) -> Option<Instant> {
         let output = &self.output;
-        output.waits.then(|| {
-            output
-                .shown_at
-                .map_or_else(Instant::now, |shown| shown + PAUSE)
-        })
+        // A time that stands still: one that is read anew each time is never reached.
+        output
+            .waits
+            .map(|since| output.shown_at.map_or(since, |shown| shown + PAUSE))
     }
 
     /// Shows the end of the output, never all of it again (a command of 100 MB would
     /// otherwise cost the square of that).
     pub(crate) fn show_output(&mut self, id: &str, now: Instant) -> v1::SessionUpdate {
-        self.output.waits = false;
+        self.output.waits = None;
         self.output.shown_at = Some(now);
         let mark = if self.output.cut { "[…]\n" } else { "" };
         let tail = crate::text::back(&self.output.tail, TAIL);
+        if self.terminal {
+            // The card became a terminal after this came; what comes now follows it there.
+            self.output.streamed = true;
+            return terminal_data(id, &format!("{mark}{tail}"));
+        }
         let mut contents = self.change_contents(CONTENT - 2 * TAIL);
         contents.push(text_content(&fenced(&format!("{mark}{}", plain(tail)), "")));
         update(id, v1::ToolCallUpdateFields::new().content(contents))
@@ -336,7 +341,7 @@ impl Card {
 
 impl Output {
     fn push(&mut self, text: &str) {
-        self.waits = true;
+        self.waits.get_or_insert_with(Instant::now);
         self.tail.push_str(text);
         // Cut rarely, so that each byte is moved a bounded number of times.
         if self.tail.len() > 4 * TAIL {

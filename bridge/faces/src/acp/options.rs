@@ -5,6 +5,11 @@ use terret_acp::schema::v1;
 use terret_engine::room::models::ThinkingLevel;
 use terret_engine::{Engine, OFFERED_MODES, Options, SessionHandle, mode_description};
 
+use crate::text::encoded_len;
+
+/// Encoded bytes of the models that are offered: all options stand in one frame.
+const MODEL_BYTES: usize = 24 * 1024;
+
 /// The session's mode as session modes.
 pub(crate) fn modes(options: &Options) -> v1::SessionModeState {
     let mut offered = OFFERED_MODES.to_vec();
@@ -38,10 +43,19 @@ pub(crate) fn config_options(options: &Options) -> Vec<v1::SessionConfigOption> 
         .category(v1::SessionConfigOptionCategory::Mode);
     let mut all = vec![mode];
     if let Some(model) = &options.model {
+        let mut room = MODEL_BYTES;
         let choices: Vec<_> = options
             .models
             .iter()
-            .map(|model| v1::SessionConfigSelectOption::new(model.to_string(), model.to_string()))
+            .map(|one| (one == model, one.to_string()))
+            .filter(|(is_current, name)| {
+                let need = 2 * encoded_len(name) + 30;
+                let fits = need <= room;
+                room -= if fits { need } else { 0 };
+                // The one in use must not be hidden, however many stand before it.
+                fits || *is_current
+            })
+            .map(|(_, name)| v1::SessionConfigSelectOption::new(name.clone(), name))
             .collect();
         all.push(
             v1::SessionConfigOption::select("model", "Model", model.to_string(), choices)
@@ -83,4 +97,32 @@ fn title(name: &str) -> String {
         .next()
         .map(|first| first.to_uppercase().chain(letters).collect())
         .unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
+
+    use terret_engine::room::models::ModelName;
+    use terret_engine::room::tools::mode::Mode;
+
+    use super::*;
+
+    #[test]
+    fn many_models_fit_a_frame_and_the_one_in_use_is_among_them() {
+        let model = |number: usize| ModelName {
+            provider: "router".into(),
+            model: format!("family/model-{number}"),
+        };
+        let options = Options {
+            mode: Mode::Ask,
+            model: Some(model(2999)),
+            models: (0..3000).map(model).collect(),
+            thinking: None,
+        };
+        let shown = serde_json::to_string(&config_options(&options)).unwrap();
+        assert!(shown.len() < 32 * 1024, "{}", shown.len());
+        assert!(shown.contains(r#""value":"router:family/model-2999""#));
+        assert!(shown.contains(r#""value":"router:family/model-0""#));
+    }
 }

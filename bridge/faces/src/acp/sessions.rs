@@ -16,6 +16,9 @@ use super::{AcpFace, absolute, blocks, engine_error, options, value};
 use crate::text::line;
 use crate::time::iso;
 
+/// Bytes of a page of `session/list`.
+const PAGE_BYTES: usize = 40 * 1024;
+
 /// The parts of new, load and resume that are alike.
 struct Opening {
     cwd: PathBuf,
@@ -307,21 +310,35 @@ impl AcpFace {
     pub(super) async fn list_sessions(&self, raw: &RawParams) -> Result<Value, RpcError> {
         let request: v1::ListSessionsRequest = raw.parse()?;
         let cwd = request.cwd.map(|cwd| absolute("cwd", cwd)).transpose()?;
-        let filter = SessionFilter {
+        let mut filter = SessionFilter {
             cwd: cwd.map(|cwd| cwd.to_string_lossy().into_owned()),
             cursor: request.cursor.clone(),
             ..SessionFilter::default()
         };
+        loop {
+            let (answer, count) = self.page(filter.clone()).await?;
+            // Long folders make a page too large for a frame; then it is a shorter one.
+            if count <= 1 || answer.to_string().len() <= PAGE_BYTES {
+                return Ok(answer);
+            }
+            filter.limit = count / 2;
+        }
+    }
+
+    /// One page as an answer, and how many sessions are on it.
+    async fn page(&self, filter: SessionFilter) -> Result<(Value, usize), RpcError> {
+        let goes_on = filter.cursor.is_some();
         let page = self
             .engine
             .list_sessions(filter)
             .await
             .map_err(|error| match error {
-                EngineError::Store(_) if request.cursor.is_some() => {
+                EngineError::Store(_) if goes_on => {
                     RpcError::invalid_params(format!("`cursor`: {error}"))
                 }
                 other => engine_error(&other),
             })?;
+        let count = page.sessions.len();
         let sessions = page
             .sessions
             .into_iter()
@@ -337,7 +354,8 @@ impl AcpFace {
                     .updated_at(iso(row.updated_at))
             })
             .collect();
-        value(&v1::ListSessionsResponse::new(sessions).next_cursor(page.next_cursor))
+        let answer = value(&v1::ListSessionsResponse::new(sessions).next_cursor(page.next_cursor))?;
+        Ok((answer, count))
     }
 
     /// Ends a session: its turn is cancelled, its open prompts are answered, and only then

@@ -127,9 +127,20 @@ impl View {
 
     /// Shows the output that is due.
     pub(crate) fn show_due(&mut self, now: Instant) {
-        for (id, card) in &mut self.cards {
-            if card.due().is_some_and(|due| due <= now) {
-                self.out.push(Out::Update(card.show_output(id, now)));
+        let due: Vec<String> = self
+            .cards
+            .iter()
+            .filter(|(_, card)| card.due().is_some_and(|due| due <= now))
+            .map(|(id, _)| id.clone())
+            .collect();
+        for id in due {
+            // Output of a past that was not shown comes for a card that is not known yet.
+            let shown = self.announce(&id);
+            if let Some(card) = self.cards.get_mut(&id) {
+                let update = card.show_output(&id, now);
+                if shown {
+                    self.out.push(Out::Update(update));
+                }
             }
         }
     }

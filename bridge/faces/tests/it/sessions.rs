@@ -317,3 +317,75 @@ async fn check_168_a_new_connection_goes_on_by_prompting() {
     assert_eq!(updates(&seen, "tool_call")[0]["toolCallId"], "w1");
     stage.engine.shutdown().await;
 }
+
+/// A resume tells nothing of the past, so output that the past left over, or that comes
+/// later, belongs to a card that this client may never have heard of.
+#[tokio::test]
+async fn output_after_a_resume_comes_with_its_card() {
+    let hold = json!({ "say": ["some output\n"] });
+    let script = Script::new()
+        .reply(Reply::new().call_as("c1", "Hold", hold))
+        .say("done");
+    let stage = Stage::new(script);
+    let session = stage.session().await;
+    let mark = stage.editor.mark();
+    let prompt = stage.editor.start_prompt(&session, "hold").await.unwrap();
+    stage
+        .editor
+        .wait_from(mark, "the output", |frame| {
+            let is_output = frame.update_kind() == Some("tool_call_update")
+                && frame.line.contains("some output");
+            is_output.then_some(())
+        })
+        .await
+        .unwrap();
+    let (second, served) = stage.second(Preset::bare());
+    second.initialize().await.unwrap();
+    let params = json!({ "sessionId": session, "cwd": stage.workspace.root(), "mcpServers": [] });
+    second.request("session/resume", params).await.unwrap();
+    second.wait_update(0, "tool_call_update").await.unwrap();
+    stage.gate.add_permits(1);
+    stage.editor.response(prompt).await.unwrap();
+    second.close_input().await;
+    second.wait_closed().await.unwrap();
+    served.await.unwrap();
+    let seen = second.transcript();
+    let first = |kind: &'static str| place(&seen, move |frame| frame.update_kind() == Some(kind));
+    assert!(first("tool_call") < first("tool_call_update"), "{seen}");
+    stage.finish().await;
+}
+
+/// Fifty folders with long names are more than a frame holds.
+#[tokio::test]
+async fn a_page_of_sessions_fits_a_frame_however_long_their_folders() {
+    let stage = Stage::new(Script::new());
+    stage.editor.initialize().await.unwrap();
+    let mut folder = stage.workspace.root().to_owned();
+    for _ in 0..7 {
+        folder.push("d".repeat(200));
+    }
+    std::fs::create_dir_all(&folder).unwrap();
+    let mut wanted = Vec::new();
+    for _ in 0..40 {
+        wanted.push(stage.editor.new_session(&folder).await.unwrap());
+    }
+    let mut seen = Vec::new();
+    let mut cursor = serde_json::Value::Null;
+    loop {
+        let params = json!({ "cursor": cursor });
+        let page = stage.editor.request("session/list", params).await.unwrap();
+        let rows = page["sessions"].as_array().unwrap();
+        seen.extend(
+            rows.iter()
+                .map(|row| row["sessionId"].as_str().unwrap().to_owned()),
+        );
+        cursor = page["nextCursor"].clone();
+        if cursor.is_null() {
+            break;
+        }
+    }
+    wanted.sort();
+    seen.sort();
+    assert_eq!(seen, wanted);
+    stage.finish().await;
+}
