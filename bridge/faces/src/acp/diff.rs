@@ -1,9 +1,11 @@
 //! Both sides of a file as a diff that fits a frame: whole texts when they are small,
 //! else the changed region with a little around it, said so beside it.
 
+use std::borrow::Cow;
 use std::path::Path;
 
 use terret_acp::schema::v1;
+use terret_engine::room::tools::world::text::Document;
 
 use crate::text::{encoded_len, ends};
 
@@ -17,11 +19,11 @@ pub(crate) fn render(
     after: Option<&[u8]>,
     budget: usize,
 ) -> Vec<v1::ToolCallContent> {
-    let (Some(old), Some(new)) = (text_of(before), text_of(after)) else {
+    let Some((whole_old, whole_new)) = texts(before, after) else {
         return vec![binary_note(path, before, after)];
     };
     let is_new = before.is_none();
-    let (mut old, mut new) = (old, new);
+    let (mut old, mut new) = (whole_old.as_ref(), whole_new.as_ref());
     let mut note = after.is_none().then(|| "The file is deleted.".to_owned());
     let (shown_old, shown_new);
     if encoded_len(old) + encoded_len(new) > budget {
@@ -60,8 +62,28 @@ pub(crate) fn region<'a>(old: &'a str, new: &'a str) -> (usize, &'a str, &'a str
     (region.lines.0, region.old, region.new)
 }
 
-/// A missing side is an empty text; `None` is content that is no text.
-fn text_of(side: Option<&[u8]>) -> Option<&str> {
+/// Both sides as text; a missing one is empty. `None` is content that is no text. A person
+/// decides by this, so a file in another encoding than UTF-8 is shown as well, both sides
+/// read in the encoding that the old one has.
+fn texts<'a>(
+    before: Option<&'a [u8]>,
+    after: Option<&'a [u8]>,
+) -> Option<(Cow<'a, str>, Cow<'a, str>)> {
+    if let (Some(old), Some(new)) = (plain_text(before), plain_text(after)) {
+        return Some((old.into(), new.into()));
+    }
+    let old = Document::decode(before?).ok()?;
+    let new = match after {
+        Some(after) => Document::with_encoding(after, old.encoding())
+            .ok()?
+            .view()
+            .to_owned(),
+        None => String::new(),
+    };
+    Some((old.view().to_owned().into(), new.into()))
+}
+
+fn plain_text(side: Option<&[u8]>) -> Option<&str> {
     let Some(bytes) = side else { return Some("") };
     if bytes.contains(&0) {
         None
@@ -78,7 +100,7 @@ fn binary_note(path: &str, before: Option<&[u8]>, after: Option<&[u8]>) -> v1::T
         )
     };
     text_content(&format!(
-        "{path} is not text in UTF-8: {} become {}.",
+        "{path} is not shown as text: {} become {}.",
         size(before),
         size(after)
     ))
@@ -196,13 +218,41 @@ mod tests {
         assert_eq!(parts, 2);
     }
 
+    /// A person who is asked about a change must see it, whatever the file is encoded in.
+    #[test]
+    fn a_change_in_another_encoding_is_shown() {
+        let latin = |word: &str| {
+            let mut bytes = b"caf\xE9 \xFCber alles\nna\xEFve r\xE9sum\xE9\n".to_vec();
+            bytes.extend_from_slice(word.as_bytes());
+            bytes
+        };
+        let wide = |text: &str| -> Vec<u8> {
+            std::iter::once(0xFEFF)
+                .chain(text.encode_utf16())
+                .flat_map(u16::to_le_bytes)
+                .collect()
+        };
+        for (before, after) in [
+            (latin("one\n"), latin("two\n")),
+            (wide("one\n"), wide("two\n")),
+        ] {
+            let contents = render("/f", Some(&before), Some(&after), 1000);
+            assert!(
+                matches!(contents.first(), Some(v1::ToolCallContent::Diff(diff))
+                    if diff.new_text.ends_with("two\n")
+                        && diff.old_text.as_deref().is_some_and(|old| old.ends_with("one\n"))),
+                "{contents:?}"
+            );
+        }
+    }
+
     #[test]
     fn what_is_no_text_is_named() {
         let contents = render("/f.png", None, Some(&[0, 1, 2]), 1000);
         assert_eq!(
             contents,
             vec![text_content(
-                "/f.png is not text in UTF-8: nothing become 3 bytes."
+                "/f.png is not shown as text: nothing become 3 bytes."
             )]
         );
     }
