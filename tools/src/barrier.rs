@@ -10,7 +10,7 @@
 //! its preview can be made now and no earlier call of the message changes a file that it
 //! changes; the others are asked when it is their turn. The early look decides nothing
 //! but that: at its turn a call is checked and decided anew, under the policy of that
-//! moment. An answer given to an early question holds unless the preview came out
+//! moment. An answer holds unless the preview came out
 //! differently after the calls before it ran; then it is asked again.
 //!
 //! **Order in the log.** `called` events come in call order and once each; a call's comes
@@ -58,8 +58,6 @@ struct Slot {
 struct Asked {
     answer: oneshot::Receiver<Result<Answer, Fault>>,
     preview: Vec<FileChange>,
-    /// Whether other calls run between the question and the call's turn.
-    early: bool,
     /// Takes the question back when nobody waits for its answer any more.
     _withdraw: DropGuard,
 }
@@ -77,17 +75,9 @@ pub(crate) async fn run(
         called: 0,
     };
     let mut questions = JoinSet::new();
-    let first_run = runs.first().map_or(0, |run| run.end);
-    let mut slots = prepare(
-        &pipeline,
-        calls,
-        first_run,
-        &mut log,
-        &mut questions,
-        cancel,
-    )
-    .await?
-    .into_iter();
+    let mut slots = prepare(&pipeline, calls, &mut log, &mut questions, cancel)
+        .await?
+        .into_iter();
     let limit = Arc::new(Semaphore::new(WIDTH));
     for run in runs {
         let slots: Vec<Slot> = slots.by_ref().take(run.len()).collect();
@@ -162,7 +152,6 @@ fn partition(calls: &[Call], table: &Table) -> Vec<Range<usize>> {
 async fn prepare(
     pipeline: &Pipeline,
     calls: Vec<Call>,
-    first_run: usize,
     log: &mut CallLog<'_>,
     questions: &mut JoinSet<()>,
     cancel: &CancellationToken,
@@ -201,7 +190,6 @@ async fn prepare(
                 asked = Some(Asked {
                     answer,
                     preview,
-                    early: index >= first_run,
                     _withdraw: withdraw.drop_guard(),
                 });
             }
@@ -346,7 +334,8 @@ async fn take_turn(
     if let Decision::Forbid { reason } = decision {
         return Ok(CallResult::error(reason));
     }
-    let mut approved = false;
+    // What the person said yes to; none before anybody was asked.
+    let mut shown = None;
     if let Some(asked) = slot.asked {
         // A rule that covers the call meanwhile settles the question, so the wait is short.
         let Ok(answer) = asked.answer.await else {
@@ -355,22 +344,32 @@ async fn take_turn(
         if let Some(result) = refusal(&checked.call, answer?) {
             return Ok(pipeline.finish(&checked.call, result).await);
         }
-        approved = !asked.early || is_as_shown(pipeline, &checked, &asked.preview, cancel).await;
+        shown = Some(asked.preview);
     }
-    if !approved
-        && let Decision::Ask {
+    // A yes is for the change that was shown. When the file became another one while the
+    // person looked at it, the change that it has become is shown anew.
+    loop {
+        if let Some(shown) = &shown
+            && is_as_shown(pipeline, &checked, shown, cancel).await
+        {
+            break;
+        }
+        let Decision::Ask {
             reason,
             offered_rule,
         } = pipeline.decide(&checked)
-    {
+        else {
+            break;
+        };
         let preview = match pipeline.preview(&checked, cancel).await {
             Ok(preview) => preview,
             Err(result) => return Ok(pipeline.finish(&checked.call, result).await),
         };
-        let question = pipeline.question(&checked, reason, offered_rule, preview);
+        let question = pipeline.question(&checked, reason, offered_rule, preview.clone());
         if let Some(result) = pipeline.ask(question, cancel).await? {
             return Ok(pipeline.finish(&checked.call, result).await);
         }
+        shown = Some(preview);
     }
     // What was allowed before a wait may be forbidden after it.
     if let Some(result) = pipeline.forbidden(&checked) {

@@ -596,6 +596,35 @@ async fn a_change_that_is_not_the_one_shown_any_more_is_asked_again() {
 }
 
 #[tokio::test]
+async fn a_file_that_changes_while_the_person_looks_is_shown_again() {
+    let bench = Bench::new();
+    bench.put("a.txt", "one\n");
+    bench.journal.see(&bench.path("a.txt"), b"one\n");
+    let mut table = Table::new();
+    table.add(Arc::new(Edit::new())).expect("unique");
+    let pipeline = bench.pipeline(table);
+    let calls = vec![call(
+        "1",
+        "Edit",
+        json!({"file_path": "a.txt", "old_string": "one", "new_string": "two"}),
+    )];
+    let running =
+        tokio::spawn(async move { pipeline.run_calls(calls, &CancellationToken::new()).await });
+    within(bench.approver.asked(1)).await;
+    bench.put("a.txt", "one\nmore\n");
+    bench.journal.see(&bench.path("a.txt"), b"one\nmore\n");
+    bench.approver.approve("1");
+    within(bench.approver.asked(2)).await;
+    assert_eq!(bench.bytes("a.txt"), b"one\nmore\n");
+    let again = bench.approver.questions().pop().expect("a question");
+    let change = again.preview.first().expect("a preview");
+    assert_eq!(change.after.as_deref(), Some(&b"two\nmore\n"[..]));
+    bench.approver.approve("1");
+    within(running).await.expect("no panic").expect("no fault");
+    assert_eq!(bench.bytes("a.txt"), b"two\nmore\n");
+}
+
+#[tokio::test]
 async fn nobody_is_asked_about_an_edit_that_cannot_work() {
     let bench = Bench::new();
     bench.put("a.txt", "one\n");

@@ -9,7 +9,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use crate::arguments;
-use crate::call::{CallContext, Failure, LEDGER_SEPARATOR, Output, Tool};
+use crate::call::{CallContext, Failure, FileChange, LEDGER_SEPARATOR, Output, Tool};
 use crate::definition::{Approval, Concurrency, Definition, Kind, Replay};
 use crate::world::World;
 use crate::world::process::capture::Captured;
@@ -55,6 +55,9 @@ struct BashInput {
 pub struct Bash {
     definition: Definition,
 }
+
+/// The longest command, as JSON text, that an approval shows whole.
+const SHOWN_WHOLE: usize = 24 * 1024;
 
 impl Default for Bash {
     fn default() -> Self {
@@ -117,6 +120,25 @@ impl Tool for Bash {
 
     fn rule_subject(&self, _world: &World, args: &Value) -> Option<String> {
         Some(args.get("command")?.as_str()?.to_owned())
+    }
+
+    /// Nothing of a command changes a file that could be shown beforehand. What cannot be
+    /// shown whole to whoever decides is not asked about at all.
+    async fn preview(
+        &self,
+        _context: &CallContext,
+        args: &Value,
+    ) -> Result<Vec<FileChange>, Failure> {
+        let size = args
+            .get("command")
+            .map_or(0, |command| command.to_string().len());
+        if size > SHOWN_WHOLE {
+            return Err(Failure::new(format!(
+                "the command is {size} bytes long and cannot be shown whole to the person who has to approve it, \
+                 which ends at {SHOWN_WHOLE}; write it to a script file with Write, and run that"
+            )));
+        }
+        Ok(Vec::new())
     }
 
     async fn run(&self, context: &CallContext, args: Value) -> Result<Output, Failure> {

@@ -25,6 +25,9 @@ use crate::pipeline::Veto;
 pub const MAX_WHOLE: u64 = 16 * 1024 * 1024;
 /// How long the editor may take to give or take a buffer.
 const EDITOR_PATIENCE: Duration = Duration::from_secs(10);
+/// Longer, since an editor may run a formatter before it saves, and to write the file beside
+/// an editor that still saves it would lose one of the two.
+const EDITOR_WRITE_PATIENCE: Duration = Duration::from_secs(35);
 /// What is to be done with a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum FileOperation {
@@ -407,7 +410,7 @@ impl Files {
                 reason: NotText::Binary,
             })?;
             let written = tokio::time::timeout(
-                EDITOR_PATIENCE,
+                EDITOR_WRITE_PATIENCE,
                 editor.write_text(&self.as_given(&real), &text),
             )
             .await;

@@ -287,3 +287,21 @@ async fn r027_a_cancel_of_a_hung_command_is_answered_and_the_next_call_is_served
         .unwrap();
     assert_eq!(bench.journal.output("b").text, "served\n");
 }
+
+/// Nobody can approve what they were not shown.
+#[tokio::test(flavor = "multi_thread")]
+async fn r007_a_command_too_long_to_be_shown_is_not_asked_about() {
+    let bench = bench();
+    let mut table = Table::new();
+    table.add(Arc::new(Bash::new())).unwrap();
+    let pipeline = bench.pipeline(table);
+    let hidden = format!("echo {}; touch made", "x".repeat(30_000));
+    let calls = vec![call("1", "Bash", json!({ "command": hidden }))];
+    pipeline
+        .run_calls(calls, &CancellationToken::new())
+        .await
+        .unwrap();
+    assert!(bench.approver.questions().is_empty());
+    assert!(bench.journal.error("1").contains("script file"));
+    assert!(!bench.path("made").exists());
+}
