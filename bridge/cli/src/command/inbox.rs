@@ -12,6 +12,9 @@ use crate::runtime;
 /// Set in everything that the agent starts.
 const INSIDE: &str = "TERRET_INSIDE";
 
+/// How what a session at rest asked is decided: a load alone runs nothing and asks nothing.
+const AT_REST: &str = "load it in an editor and send a prompt; you are asked again then";
+
 /// Runs one of the `inbox` commands; none means `list`.
 pub(crate) fn run(
     paths: &Paths,
@@ -68,7 +71,7 @@ async fn list(paths: &Paths, json: bool, out: &mut Output) -> anyhow::Result<()>
             printable(&row.title)
         ))?;
         out.line(format!(
-            "    asked {}; its session is not running: load it in an editor to be asked again",
+            "    asked {}; its session is not running: {AT_REST}",
             moment(row.requested_at)
         ))?;
     }
@@ -95,14 +98,20 @@ async fn decide(
     let waiting = waiting(paths).await?;
     let named: Vec<&(ControlClient, PendingItem)> = waiting
         .iter()
-        .filter(|(_, item)| {
-            let full = format!("{}/{}", item.session_id, item.id);
-            full == id || item.id == id || full.starts_with(id)
-        })
+        .filter(|(_, item)| names(id, &item.session_id, &item.id))
         .collect();
     let (client, item) = match named.as_slice() {
         [one] => one,
-        [] => bail!("nothing that waits is named `{id}`; `terret inbox` lists what waits"),
+        [] => {
+            let resting = resting(paths, &waiting)?;
+            if resting
+                .iter()
+                .any(|row| names(id, row.session.as_str(), &row.id))
+            {
+                bail!("`{id}` cannot be decided now, since its session is not running: {AT_REST}");
+            }
+            bail!("nothing that waits is named `{id}`; `terret inbox` lists what waits")
+        }
         several => bail!(
             "`{id}` fits {} of what waits; write more of it",
             several.len()
@@ -112,13 +121,25 @@ async fn decide(
         .decide(&item.session_id, &item.id, verdict, reason)
         .await
         .with_context(|| format!("`{id}` was not decided"))?;
-    let done = match verdict {
-        VerdictWord::AllowOnce => "allowed once",
-        VerdictWord::AllowForSession => "allowed for this session",
-        VerdictWord::Reject => "rejected",
+    let (done, but) = match verdict {
+        VerdictWord::AllowForSession if item.offered_rule.is_some() => {
+            ("allowed for this session", "")
+        }
+        VerdictWord::AllowForSession => (
+            "allowed once",
+            " (no rule can cover this call, so the next one is asked for again)",
+        ),
+        VerdictWord::AllowOnce => ("allowed once", ""),
+        VerdictWord::Reject => ("rejected", ""),
     };
-    out.line(format!("{done}: {}", printable(&item.title)))?;
+    out.line(format!("{done}: {}{but}", printable(&item.title)))?;
     Ok(())
+}
+
+/// Whether what a person wrote names this approval.
+fn names(text: &str, session: &str, id: &str) -> bool {
+    let full = format!("{session}/{id}");
+    full == text || id == text || full.starts_with(text)
 }
 
 /// What waits in live engines, each with a connection to its own.

@@ -196,6 +196,54 @@ async fn what_waits_in_a_session_at_rest_is_listed_too() {
     let shown = bench.terret(&["inbox"]).await.ok();
     assert!(shown.starts_with(&session), "{shown}");
     assert!(shown.contains("not running"), "{shown}");
-    let refused = bench.terret(&["inbox", "approve", &session]).await;
-    assert_eq!(refused.code, Some(1), "{refused:?}");
+    assert!(shown.contains("send a prompt"), "{shown}");
+    cannot_be_decided(&bench, &session).await;
+    // A load alone asks nothing, so nothing can be decided after it either.
+    let second = bench.editor(PermissionPolicy::Never).await;
+    second
+        .load_session(&session, bench.workspace.root())
+        .await
+        .unwrap();
+    assert!(waiting(&bench).await.is_empty());
+    let shown = bench.terret(&["inbox"]).await.ok();
+    assert!(shown.contains("send a prompt"), "{shown}");
+    cannot_be_decided(&bench, &session).await;
+    // The prompt asks again, and then it can.
+    second.start_prompt(&session, "carry on").await.unwrap();
+    second.wait_permission(0).await.unwrap();
+    bench.terret(&["inbox", "approve", &session]).await.ok();
+}
+
+/// Deciding is refused with what to do, in a person's words.
+async fn cannot_be_decided(bench: &Bench, session: &str) {
+    for verb in ["approve", "reject"] {
+        let refused = bench.terret(&["inbox", verb, session]).await;
+        assert_eq!(refused.code, Some(1), "{refused:?}");
+        assert!(refused.stderr.contains("send a prompt"), "{refused:?}");
+        for word in ["_terret", "code"] {
+            assert!(!refused.stderr.contains(word), "{word}: {refused:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_session_wide_approval_without_a_rule_says_that_it_is_none() {
+    // No rule can cover what only the shell will know.
+    let bench = Bench::new("", bash("echo $(echo ran) >> runs"));
+    let (_editor, session, _) = asking(&bench).await;
+    assert_eq!(waiting(&bench).await[0]["offeredRule"], Value::Null);
+    let done = bench
+        .terret(&["inbox", "approve", "--session", &session])
+        .await
+        .ok();
+    assert!(done.starts_with("allowed once: "), "{done}");
+    assert!(done.contains("asked for again"), "{done}");
+
+    let bench = Bench::new("", bash("make"));
+    let (_editor, session, _) = asking(&bench).await;
+    let done = bench
+        .terret(&["inbox", "approve", "--session", &session])
+        .await
+        .ok();
+    assert!(done.starts_with("allowed for this session: "), "{done}");
 }

@@ -36,8 +36,30 @@ pub enum ControlError {
         #[source]
         source: io::Error,
     },
-    #[error(transparent)]
-    Request(#[from] RequestError),
+    /// Held as no source: its own text names methods and codes, which say nothing to a person.
+    #[error("{}", told(.0))]
+    Request(RequestError),
+}
+
+impl From<RequestError> for ControlError {
+    fn from(error: RequestError) -> Self {
+        Self::Request(error)
+    }
+}
+
+/// A failed request in a person's words, without the names of the wire.
+fn told(error: &RequestError) -> String {
+    match error {
+        RequestError::Rpc { error, .. } => error.message.to_string(),
+        RequestError::Closed { .. } => "the engine ended before it answered".to_owned(),
+        RequestError::TimedOut { after, .. } => {
+            format!(
+                "the engine did not answer within {} seconds",
+                after.as_secs()
+            )
+        }
+        _ => "the engine's answer cannot be read; it may be of another version".to_owned(),
+    }
 }
 
 /// A connection to one engine.

@@ -18,7 +18,7 @@ use terret_acp::{
     Connection, ErrorCode, IncomingRequest, Lane, Options, RawParams, RpcError, Service,
 };
 use terret_engine::room::log::SessionId;
-use terret_engine::{ApprovalError, Decision, Engine, SessionHandle};
+use terret_engine::{AgentStatus, ApprovalError, Decision, Engine, SessionHandle};
 use tokio::net::UnixListener;
 use tokio::task::{JoinHandle, JoinSet};
 use tokio_util::sync::CancellationToken;
@@ -244,11 +244,8 @@ impl Control {
         let id: SessionId = request
             .session_id
             .parse()
-            .map_err(|_| RpcError::session_not_found(&line(&request.session_id, 80)))?;
-        let session = self
-            .engine
-            .session(&id)
-            .ok_or_else(|| RpcError::session_not_found(id.as_str()))?;
+            .map_err(|_| gone(&line(&request.session_id, 80)))?;
+        let session = self.engine.session(&id).ok_or_else(|| gone(id.as_str()))?;
         let decision = match request.verdict {
             VerdictWord::AllowOnce => Decision::AllowOnce,
             VerdictWord::AllowForSession => Decision::AllowForSession,
@@ -266,6 +263,14 @@ impl Control {
     }
 }
 
+/// The session is not, or not any more, in this engine.
+fn gone(session: &str) -> RpcError {
+    RpcError::new(
+        ErrorCode::NotFound,
+        format!("session `{session}` is not running; load it in an editor and send a prompt"),
+    )
+}
+
 fn live(session: &SessionHandle) -> LiveSession {
     let (title, waiting) =
         session.state(|state| (state.title.clone(), state.approvals.pending().len()));
@@ -278,7 +283,12 @@ fn live(session: &SessionHandle) -> LiveSession {
     }
 }
 
+/// What a session asks now. An approval that a crash left open is asked again by the next
+/// prompt alone, so that in a session at rest nothing can be decided.
 fn pending(session: &SessionHandle) -> Vec<PendingItem> {
+    if session.status() == AgentStatus::Idle {
+        return Vec::new();
+    }
     let waiting = session.state(|state| state.approvals.pending().to_vec());
     waiting
         .into_iter()
