@@ -62,6 +62,10 @@ pub enum RuleError {
     NoSubject(String, String),
     #[error("the rule `{text}` has a path pattern that cannot be read: {reason}")]
     Pattern { text: String, reason: String },
+    #[error(
+        "the rule `{0}` has a `*` in a program's name; write `Bash(cargo test)` for one command, `Bash(cargo test:*)` for all that begin so"
+    )]
+    Wildcard(String),
     #[error("the rule `{0}` names a tool with a character that no tool name has")]
     Name(String),
 }
@@ -123,10 +127,7 @@ impl Rule {
                 return Err(RuleError::NoSubject(text.to_owned(), tool.to_owned()));
             }
             Some("*") => Pattern::Any,
-            Some(inner) if COMMAND_TOOLS.contains(&tool) => match inner.strip_suffix(":*") {
-                Some(prefix) => Pattern::CommandPrefix(prefix.trim().to_owned()),
-                None => Pattern::Command(inner.trim().to_owned()),
-            },
+            Some(inner) if COMMAND_TOOLS.contains(&tool) => command_pattern(text, inner)?,
             Some(inner) if EDIT_TOOLS.contains(&tool) || READ_TOOLS.contains(&tool) => {
                 Pattern::Path(path_matcher(text, inner)?)
             }
@@ -180,12 +181,30 @@ impl Rule {
     }
 }
 
+/// `cargo test` is that command alone; `cargo test:*` and `cargo test *` are any that begins
+/// so. A `*` in the program's name would match nothing that runs, so it is refused.
+fn command_pattern(text: &str, inner: &str) -> Result<Pattern, RuleError> {
+    let prefix = inner
+        .strip_suffix(":*")
+        .or_else(|| inner.trim_end().strip_suffix(" *"));
+    let pattern = match prefix {
+        Some(prefix) => Pattern::CommandPrefix(prefix.trim().to_owned()),
+        None => Pattern::Command(inner.trim().to_owned()),
+    };
+    let program = inner.split_whitespace().next().unwrap_or_default();
+    if program.strip_suffix(":*").unwrap_or(program).contains('*') {
+        return Err(RuleError::Wildcard(text.to_owned()));
+    }
+    Ok(pattern)
+}
+
 /// The rule that "always in this session" would add for a call; none when no rule could
 /// match it again.
 pub fn offer(tool: &str, subject: Option<&str>) -> Option<String> {
     if COMMAND_TOOLS.contains(&tool) {
         let command = trimmed(subject?);
-        let safe = is_plain(command) && !command.ends_with(":*") && command != "*";
+        let prefix_form = command.ends_with(":*") || command.ends_with(" *") || command == "*";
+        let safe = is_plain(command) && !prefix_form;
         return safe.then(|| format!("{tool}({command})"));
     }
     if EDIT_TOOLS.contains(&tool) {

@@ -229,3 +229,30 @@ fn a_denied_command_is_known_in_other_spellings() {
     }
     assert!(!denies("echo rm -rf is bad"));
 }
+
+#[test]
+fn a_blank_and_a_star_at_the_end_mean_any_command_that_begins_so() {
+    let cwd = Path::new("/work");
+    for effect in [Effect::Allow, Effect::Deny] {
+        let rule = Rule::parse("Bash(cat *)", effect, Scope::Everywhere).unwrap();
+        let matches = |text| rule.matches("Bash", Some(Subject { text, cwd }));
+        assert!(matches("cat a.txt") && matches("cat"));
+        assert!(!matches("catalogue a.txt"));
+    }
+    for text in ["Bash(cat*)", "Bash(*)x", "Bash(ca*t x)"] {
+        let parsed = Rule::parse(text, Effect::Deny, Scope::Everywhere);
+        assert!(parsed.is_err(), "{text}");
+    }
+    assert!(Rule::parse("Bash(*)", Effect::Deny, Scope::Everywhere).is_ok());
+}
+
+#[test]
+fn a_command_that_would_read_as_a_prefix_is_not_offered_as_a_rule() {
+    for command in ["ls *", "ls:*", "*"] {
+        assert_eq!(offer("Bash", Some(command)), None, "{command}");
+    }
+    assert_eq!(
+        offer("Bash", Some("ls *.rs")).as_deref(),
+        Some("Bash(ls *.rs)")
+    );
+}
