@@ -5,6 +5,7 @@
 //! ACP inside, too`).
 
 mod client;
+mod command;
 mod printer;
 mod render;
 
@@ -14,7 +15,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use serde_json::{Value, json};
-use terret_acp::{Connection, Options, Peer, RequestError, Service};
+use terret_acp::{Connection, Options, Peer, RequestError};
 use terret_engine::Engine;
 use tokio_util::sync::CancellationToken;
 
@@ -70,6 +71,9 @@ pub struct Finished {
     pub session_id: String,
     /// As in ACP: `end_turn`, `cancelled`, `refusal`, `max_tokens`, `max_turn_requests`.
     pub stop_reason: String,
+    /// A question found nobody at the keyboard, which cancelled the turn. The output says
+    /// so; who knows a way to answer beforehand may add it.
+    pub unanswered: bool,
 }
 
 /// Why nothing came of it.
@@ -91,7 +95,8 @@ pub enum TerminalError {
 /// engine is the caller's and stays up.
 ///
 /// # Errors
-/// [`TerminalError`]; a failed turn is one, with the engine's words.
+/// [`TerminalError`]; a failed turn is one, with the engine's words, which are then not
+/// part of the text that is printed: they are the caller's to say.
 pub async fn run<W: Write + Send + 'static>(
     engine: Engine,
     settings: FaceSettings,
@@ -113,11 +118,14 @@ pub async fn run<W: Write + Send + 'static>(
     let (peer, connection) = Connection::serve(
         reader,
         writer,
-        Arc::clone(&client) as Arc<dyn Service>,
+        Arc::new(client::Service(Arc::clone(&client))),
         Options::client(),
     );
     let talk = async {
         let outcome = converse(&peer, &options, &client, &stop).await;
+        if let Err(error) = &outcome {
+            client.failed(&error.to_string()).await;
+        }
         peer.close();
         outcome
     };
@@ -155,10 +163,12 @@ async fn converse(
     let mut finished = Finished {
         session_id: session.to_owned(),
         stop_reason: "end_turn".to_owned(),
+        unanswered: false,
     };
     for prompt in &options.prompts {
         client.prompted(prompt).await;
-        finished.stop_reason = turn(peer, session, prompt, stop).await?;
+        finished.stop_reason = turn(peer, session, prompt, client, stop).await?;
+        finished.unanswered = client.unanswered().is_cancelled();
         client.ended(&finished.stop_reason).await;
         if stop.is_cancelled() || finished.stop_reason != "end_turn" {
             break;
@@ -172,15 +182,22 @@ async fn turn(
     peer: &Peer,
     session: &str,
     prompt: &str,
+    client: &TerminalClient,
     stop: &CancellationToken,
 ) -> Result<String, TerminalError> {
     let params = json!({ "sessionId": session, "prompt": [{ "type": "text", "text": prompt }] });
     let asking = peer.request_after_updates::<Value>(session, "session/prompt", &params);
     tokio::pin!(asking);
+    let given_up = async {
+        tokio::select! {
+            () = stop.cancelled() => {}
+            () = client.unanswered().cancelled() => {}
+        }
+    };
     let answer = tokio::select! {
         biased;
         answer = &mut asking => answer?,
-        () = stop.cancelled() => {
+        () = given_up => {
             // A closed connection shows in the answer.
             let _gone = peer.notify("session/cancel", &json!({ "sessionId": session })).await;
             asking.await?

@@ -65,6 +65,7 @@ async fn a_failed_turn_is_said_once_on_a_line_of_its_own() {
         1,
         "{finished:?}"
     );
+    assert!(!finished.stdout.contains("the script"), "{finished:?}");
     assert!(!finished.stderr.contains("-32603"), "{finished:?}");
 }
 
@@ -126,6 +127,9 @@ async fn a_person_is_asked_with_ask() {
             runs,
             "{answer:?} {finished:?}"
         );
+        assert_eq!(finished.stderr, "");
+        let unanswered = finished.stdout.contains("nobody answered");
+        assert_eq!(unanswered, answer.is_empty(), "{finished:?}");
     }
 }
 

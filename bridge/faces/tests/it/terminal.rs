@@ -140,11 +140,12 @@ async fn a_no_leaves_the_file_as_it_is() {
         std::fs::read_to_string(run.workspace.root().join("notes.txt")).unwrap(),
         "one\ntwo\nthree\n"
     );
+    let shown = run.screen.text();
     assert!(
-        run.screen.text().contains("✗ Edit notes.txt"),
-        "{}",
-        run.screen.text()
+        shown.contains("✗ Edit notes.txt\n  you said no\n"),
+        "{shown}"
     );
+    assert!(!shown.contains("no reason given"), "{shown}");
 }
 
 #[tokio::test]
@@ -176,6 +177,109 @@ async fn with_nobody_there_a_question_is_denied_with_the_reason() {
         run.screen.text().contains("nobody can be asked"),
         "{}",
         run.screen.text()
+    );
+}
+
+/// A model that runs a command, whatever comes of it.
+fn command(command: &str) -> Script {
+    Script::new()
+        .reply(Reply::new().call("Bash", json!({ "command": command })))
+        .say("Done.")
+}
+
+#[tokio::test]
+async fn always_is_no_answer_where_it_is_not_offered() {
+    // No rule can cover it, so that there is nothing to allow for the session.
+    let run = run(
+        command("sh check.sh; touch ran"),
+        &["go"],
+        Approvals::Ask,
+        Form::Text,
+        &["a", "always", "", "yes please", "n"],
+    )
+    .await;
+    run.outcome.unwrap();
+    let shown = run.screen.text();
+    assert!(!shown.contains("[a]"), "{shown}");
+    assert_eq!(shown.matches("y or n? > ").count(), 4, "{shown}");
+    assert!(!run.workspace.root().join("ran").exists());
+}
+
+#[tokio::test]
+async fn always_is_an_answer_where_it_is_offered() {
+    let run = run(story(), &["go"], Approvals::Ask, Form::Text, &["a"]).await;
+    run.outcome.unwrap();
+    let shown = run.screen.text();
+    assert!(!shown.contains("or n?"), "{shown}");
+    assert!(shown.contains("✓ Edit notes.txt"), "{shown}");
+}
+
+#[tokio::test]
+async fn nobody_at_the_keyboard_ends_the_session_without_an_answer() {
+    for keys in [&[][..], &["what?"]] {
+        let run = run(
+            command("touch ran"),
+            &["go", "never"],
+            Approvals::Ask,
+            Form::Text,
+            keys,
+        )
+        .await;
+        let finished = run.outcome.unwrap();
+        assert_eq!(finished.stop_reason, "cancelled");
+        assert!(finished.unanswered);
+        let shown = run.screen.text();
+        assert!(
+            shown.ends_with("\nnobody answered; the session ends here\n"),
+            "{shown}"
+        );
+        assert!(
+            !shown.contains("Done.") && !shown.contains("never"),
+            "{shown}"
+        );
+        assert!(!run.workspace.root().join("ran").exists());
+    }
+}
+
+#[tokio::test]
+async fn a_command_is_shown_once_with_its_output_and_its_end() {
+    let run = run(
+        command("seq 12; exit 3"),
+        &["go"],
+        Approvals::Ask,
+        Form::Text,
+        &["y"],
+    )
+    .await;
+    run.outcome.unwrap();
+    let shown = run.screen.text();
+    let (before, after) = shown.split_once("  [y] ").unwrap();
+    assert!(before.ends_with("\n    seq 12; exit 3\n"), "{shown}");
+    assert_eq!(before.matches("seq 12").count(), 1, "{shown}");
+    assert!(!shown.contains("```"), "{shown}");
+    assert!(
+        after.contains(
+            "✗ seq 12; exit 3 (exit 3)\n  … 2 more lines above\n  3\n  4\n  5\n  6\n  7\n  8\n  9\n  10\n  11\n  12\nDone."
+        ),
+        "{shown}"
+    );
+}
+
+#[tokio::test]
+async fn a_command_that_went_well_shows_its_output() {
+    let run = run(
+        command("echo fine"),
+        &["go"],
+        Approvals::AllowAll,
+        Form::Text,
+        &[],
+    )
+    .await;
+    run.outcome.unwrap();
+    let shown = run.screen.text();
+    assert!(
+        shown.ends_with("● echo fine\n✓ echo fine\n  fine\nDone.\n"),
+        "{shown}"
     );
 }
 
@@ -214,6 +318,8 @@ async fn a_failed_turn_is_an_error_with_the_reason() {
     let run = run(Script::new(), &["hi"], Approvals::Nobody, Form::Text, &[]).await;
     let error = run.outcome.unwrap_err().to_string();
     assert!(error.contains("no reply"), "{error}");
+    // Whoever has the error says it.
+    assert_eq!(run.screen.text(), "> hi\n");
 }
 
 #[tokio::test]
