@@ -88,12 +88,13 @@ pub(crate) enum SessionsCommand {
         /// Print a line of JSON for each
         #[arg(long)]
         json: bool,
-        /// How many
+        /// The most sessions to list
         #[arg(long, default_value_t = 50)]
         limit: u32,
     },
     /// Show a session as a person reads it
     Show {
+        /// The session: its id, or the beginning of just one
         id: String,
         /// Print the log's events as JSON lines
         #[arg(long)]
@@ -101,12 +102,15 @@ pub(crate) enum SessionsCommand {
     },
     /// Find text in all sessions
     Search {
+        /// The words to look for, in what was said and done
         text: String,
+        /// The most places to show
         #[arg(long, default_value_t = 20)]
         limit: u32,
     },
     /// Write a session with its files into one file
     Export {
+        /// The session: its id, or the beginning of just one
         id: String,
         /// Where to [default: standard output]
         #[arg(long, short, value_name = "FILE")]
@@ -119,7 +123,7 @@ pub(crate) enum SessionsCommand {
     },
     /// Prove that nothing in a log was changed or lost
     Verify {
-        /// A session; all of them when absent
+        /// The session: its id, or the beginning of just one; all of them when absent
         id: Option<String>,
     },
 }
@@ -134,6 +138,7 @@ pub(crate) struct InboxArgs {
 pub(crate) enum InboxCommand {
     /// List what waits
     List {
+        /// Print a line of JSON for each that can be decided now
         #[arg(long)]
         json: bool,
     },
@@ -147,6 +152,7 @@ pub(crate) enum InboxCommand {
     },
     /// Refuse a waiting call
     Reject {
+        /// As the list shows it: SESSION/APPROVAL, or a part that fits only one
         id: String,
         /// Why, for the model to read
         #[arg(long)]

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
+use tracing::level_filters::LevelFilter;
 
 /// The file as it is written. Every key has a default.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -63,6 +64,19 @@ pub(crate) struct LogConfig {
     pub file: Option<PathBuf>,
 }
 
+impl LogConfig {
+    /// The level in force without `--verbose`; `file` is the configuration file.
+    pub(crate) fn level(&self, file: &Path) -> Result<LevelFilter, ConfigError> {
+        match self.level.as_deref() {
+            None => Ok(LevelFilter::WARN),
+            Some(level) => level.parse().map_err(|_| {
+                let problem = format!("`{level}` is none of error, warn, info, debug and trace");
+                Origin::Key("log.level").wrong(file, problem)
+            }),
+        }
+    }
+}
+
 /// A provider beside the built-in ones, or a change to one of them.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -99,6 +113,32 @@ pub(crate) enum ConfigError {
         key: String,
         problem: String,
     },
+    /// A flag or a variable, which the file has no part in.
+    #[error("`{name}` is not right: {problem}")]
+    Given { name: &'static str, problem: String },
+}
+
+/// Where a value was written, so that a wrong one is looked for there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Origin {
+    /// A key of the file.
+    Key(&'static str),
+    Flag(&'static str),
+    Variable(&'static str),
+}
+
+impl Origin {
+    /// A value of this origin is not right; `file` is the configuration file.
+    pub(crate) fn wrong(self, file: &Path, problem: String) -> ConfigError {
+        match self {
+            Self::Key(key) => ConfigError::Value {
+                path: file.to_owned(),
+                key: key.to_owned(),
+                problem,
+            },
+            Self::Flag(name) | Self::Variable(name) => ConfigError::Given { name, problem },
+        }
+    }
 }
 
 impl Config {

@@ -2,6 +2,7 @@
 //! protocol. At the default level they hold no prompts, file contents or secrets.
 
 use std::fs::OpenOptions;
+use std::path::Path;
 use std::sync::Mutex;
 
 use anyhow::Context as _;
@@ -9,18 +10,16 @@ use tracing::level_filters::LevelFilter;
 
 use crate::config::LogConfig;
 
-/// Starts diagnostics for this process.
+/// Starts diagnostics for this process; `config_file` is where the settings came from.
+///
+/// # Errors
+/// When a setting cannot be used; nothing was started then.
 #[expect(
     clippy::disallowed_methods,
     reason = "the diagnostics' own file, which the operator named"
 )]
-pub(crate) fn start(config: &LogConfig, verbose: u8) -> anyhow::Result<()> {
-    let configured = match config.level.as_deref() {
-        None => LevelFilter::WARN,
-        Some(level) => level.parse().map_err(|_| {
-            anyhow::anyhow!("`log.level` is `{level}`; use error, warn, info, debug or trace")
-        })?,
-    };
+pub(crate) fn start(config: &LogConfig, config_file: &Path, verbose: u8) -> anyhow::Result<()> {
+    let configured = config.level(config_file)?;
     let level = match verbose {
         0 => configured,
         1 => configured.max(LevelFilter::DEBUG),
@@ -35,7 +34,13 @@ pub(crate) fn start(config: &LogConfig, verbose: u8) -> anyhow::Result<()> {
                 .create(true)
                 .append(true)
                 .open(path)
-                .with_context(|| format!("`log.file` {} could not be opened", path.display()))?;
+                .with_context(|| {
+                    format!(
+                        "`log.file` in `{}` is `{}`, which could not be opened",
+                        config_file.display(),
+                        path.display()
+                    )
+                })?;
             builder.with_writer(Mutex::new(file)).init();
         }
         None => builder.with_writer(std::io::stderr).init(),

@@ -18,7 +18,7 @@ use std::process::ExitCode;
 use clap::Parser as _;
 
 use crate::args::{Cli, Command, ConfigCommand};
-use crate::config::Config;
+use crate::config::{Config, LogConfig};
 use crate::output::Output;
 use crate::paths::{Environment, Paths};
 use crate::reload::Stamp;
@@ -58,7 +58,9 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
     let home = cli
         .global
         .home
-        .or_else(|| std::env::var_os("TERRET_HOME").map(Into::into));
+        .or_else(|| std::env::var_os("TERRET_HOME").map(Into::into))
+        // `TERRET_HOME= terret …` is how a shell unsets it for one command.
+        .filter(|home: &std::path::PathBuf| !home.as_os_str().is_empty());
     let paths = Paths::find(home.as_deref(), &ProcessEnvironment)?;
     // What helps with a broken configuration must start with one.
     if let Command::Config(ConfigCommand::Path) = cli.command {
@@ -67,17 +69,40 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         return finish(out);
     }
     let stamp = Stamp::of(&paths.config_file());
-    let config = match Config::read(&paths.config_file()) {
+    let file = paths.config_file();
+    let mut config = match Config::read(&file) {
         Ok(config) => config,
         Err(error) if matches!(cli.command, Command::Doctor) => {
             return command::doctor::broken_config(&error, &mut Output::new());
         }
+        Err(_) if needs_no_config(&cli.command) => {
+            complain(&format!(
+                "terret: `{}` cannot be used, so defaults hold; `terret doctor` says what is wrong with it",
+                file.display()
+            ));
+            Config::default()
+        }
         Err(error) => return Err(error.into()),
     };
-    logging::start(&config.log, cli.global.verbose)?;
+    let mut log_problem = None;
+    match logging::start(&config.log, &file, cli.global.verbose) {
+        Ok(()) => {}
+        // It reports this itself, with all else that it finds.
+        Err(error) if matches!(cli.command, Command::Doctor) => {
+            logging::start(&LogConfig::default(), &file, cli.global.verbose)?;
+            log_problem = Some(words(&error));
+        }
+        Err(error) if needs_no_config(&cli.command) => {
+            complain(&format!("terret: {}; the default holds", words(&error)));
+            config.log = LogConfig::default();
+            logging::start(&config.log, &file, cli.global.verbose)?;
+        }
+        Err(error) => return Err(error),
+    }
     let mut setup = Setup {
         paths,
         model: cli.global.model,
+        mode: None,
         config,
         stamp,
     };
@@ -85,7 +110,7 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
     let mut out = Output::new();
     match cli.command {
         Command::Acp => command::acp::run(setup, environment),
-        Command::Demo(args) => command::demo::run(&args),
+        Command::Demo(args) => command::demo::run(&args, &environment),
         Command::Run(args) => command::run::run(&mut setup, &environment, &args),
         Command::Sessions(command) => {
             command::sessions::run(&setup.paths, command, &mut out)?;
@@ -96,7 +121,7 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
             finish(out)
         }
         Command::Doctor => {
-            let healthy = command::doctor::run(&setup, &environment, &mut out)?;
+            let healthy = command::doctor::run(&setup, &environment, log_problem, &mut out)?;
             finish(out)?;
             Ok(if healthy {
                 ExitCode::SUCCESS
@@ -109,6 +134,15 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
             finish(out)
         }
     }
+}
+
+/// Whether a command works the same whatever the file says: what is there of sessions must
+/// be within reach while the file is broken.
+fn needs_no_config(command: &Command) -> bool {
+    matches!(
+        command,
+        Command::Sessions(_) | Command::Inbox(_) | Command::Demo(_)
+    )
 }
 
 fn finish(mut out: Output) -> anyhow::Result<ExitCode> {
@@ -124,7 +158,7 @@ fn is_broken_pipe(error: &anyhow::Error) -> bool {
 }
 
 /// An error with its causes, each said once: many repeat the cause in their own words.
-fn words(error: &anyhow::Error) -> String {
+pub(crate) fn words(error: &anyhow::Error) -> String {
     let mut said: Vec<String> = Vec::new();
     for cause in error.chain() {
         let text = cause.to_string();

@@ -3,6 +3,8 @@
 
 use std::io::{self, Write};
 
+use crate::paths::Environment;
+
 /// Standard output for a command that is no protocol.
 pub(crate) struct Output {
     stdout: io::BufWriter<io::Stdout>,
@@ -46,46 +48,36 @@ pub(crate) fn printable(text: &str) -> String {
         .collect()
 }
 
-/// Unix milliseconds as `2026-11-30 18:21:07` in UTC.
-pub(crate) fn moment(milliseconds: u64) -> String {
-    let seconds = milliseconds / 1000;
-    let (days, rest) = (seconds / 86_400, seconds % 86_400);
-    // Days since 0000-03-01, so that leap days come last in a year.
-    let shifted = days + 719_468;
-    let era = shifted / 146_097;
-    let day_of_era = shifted % 146_097;
-    let year_of_era =
-        (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let shifted_month = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * shifted_month + 2) / 5 + 1;
-    let month = if shifted_month < 10 {
-        shifted_month + 3
-    } else {
-        shifted_month - 9
-    };
-    let year = year_of_era + era * 400 + u64::from(month <= 2);
-    format!(
-        "{year:04}-{month:02}-{day:02} {:02}:{:02}:{:02}",
-        rest / 3600,
-        rest % 3600 / 60,
-        rest % 60
-    )
+/// Whether to print colours: on a terminal, unless `NO_COLOR` is set to anything.
+pub(crate) fn colour(terminal: bool, environment: &dyn Environment) -> bool {
+    terminal
+        && environment
+            .var("NO_COLOR")
+            .is_none_or(|value| value.is_empty())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    struct NoColour(Option<&'static str>);
+
+    impl Environment for NoColour {
+        fn var(&self, name: &str) -> Option<String> {
+            self.0.filter(|_| name == "NO_COLOR").map(str::to_owned)
+        }
+    }
+
     #[test]
-    fn moments_are_dates() {
-        for (milliseconds, expected) in [
-            (0, "1970-01-01 00:00:00"),
-            (951_782_399_000, "2000-02-28 23:59:59"),
-            (951_782_400_000, "2000-02-29 00:00:00"),
-            (1_798_761_599_999, "2026-12-31 23:59:59"),
+    fn colours_are_for_terminals_of_people_who_want_them() {
+        for (terminal, value, expected) in [
+            (true, None, true),
+            (true, Some("1"), false),
+            (true, Some("0"), false),
+            (true, Some(""), true),
+            (false, None, false),
         ] {
-            assert_eq!(moment(milliseconds), expected);
+            assert_eq!(colour(terminal, &NoColour(value)), expected, "{value:?}");
         }
     }
 

@@ -9,7 +9,7 @@ use terret_engine::room::tools::rules::{Effect, Rule, Scope};
 use terret_engine::room::tools::table::Table;
 use terret_engine::{EngineParts, Limits, Places, Settings};
 
-use crate::config::{self, Config, ConfigError};
+use crate::config::{self, Config, ConfigError, Origin};
 use crate::paths::{Environment, Paths};
 use crate::reload::Stamp;
 
@@ -30,6 +30,8 @@ pub(crate) struct Setup {
     pub paths: Paths,
     /// `--model`, which wins over everything.
     pub model: Option<String>,
+    /// `--mode`, which wins over the file.
+    pub mode: Option<String>,
     pub config: Config,
     /// Of the file that `config` came from, taken before it was read, so that a change
     /// in between is seen as one.
@@ -79,12 +81,12 @@ impl Setup {
     pub(crate) fn settings(&self, environment: &dyn Environment) -> Result<Settings, ConfigError> {
         let config = &self.config;
         let model = match self.model_text(environment) {
-            Some((key, text)) => Some(self.value(key, text.parse::<ModelName>())?),
+            Some((origin, text)) => Some(self.value(origin, text.parse::<ModelName>())?),
             None => None,
         };
         let mut offered = Vec::from_iter(model.clone());
         for text in &config.models {
-            let name: ModelName = self.value("models", text.parse())?;
+            let name: ModelName = self.value(Origin::Key("models"), text.parse())?;
             if !offered.contains(&name) {
                 offered.push(name);
             }
@@ -92,18 +94,18 @@ impl Setup {
         let thinking = match &config.thinking {
             Some(level) => ThinkingLevel::named(level).ok_or_else(|| {
                 self.wrong(
-                    "thinking",
+                    Origin::Key("thinking"),
                     format!("`{level}` is none of `off`, `low`, `medium`, `high`"),
                 )
             })?,
             None => ThinkingLevel::Off,
         };
-        let mode = match &config.mode {
-            Some(name) => Mode::named(name)
+        let mode = match self.mode_text() {
+            Some((origin, name)) => Mode::named(name)
                 .filter(|mode| terret_engine::OFFERED_MODES.contains(mode))
                 .ok_or_else(|| {
                     self.wrong(
-                        "mode",
+                        origin,
                         format!("`{name}` is none of `plan`, `ask`, `edits`"),
                     )
                 })?,
@@ -132,26 +134,36 @@ impl Setup {
         })
     }
 
-    /// The model that is in force and the key that names it.
-    pub(crate) fn model_text(
-        &self,
-        environment: &dyn Environment,
-    ) -> Option<(&'static str, String)> {
+    /// The mode that is in force and what names it.
+    fn mode_text(&self) -> Option<(Origin, &str)> {
+        let flag = self
+            .mode
+            .as_deref()
+            .map(|mode| (Origin::Flag("--mode"), mode));
+        flag.or_else(|| Some((Origin::Key("mode"), self.config.mode.as_deref()?)))
+    }
+
+    /// The model that is in force and what names it.
+    pub(crate) fn model_text(&self, environment: &dyn Environment) -> Option<(Origin, String)> {
         let has = |name: &str| {
             environment
                 .var(name)
                 .is_some_and(|value| !value.trim().is_empty())
         };
         if let Some(model) = &self.model {
-            return Some(("--model", model.clone()));
+            return Some((Origin::Flag("--model"), model.clone()));
         }
         if let Some(model) = &self.config.model {
-            return Some(("model", model.clone()));
+            return Some((Origin::Key("model"), model.clone()));
         }
         if has("ANTHROPIC_API_KEY") {
-            return Some(("ANTHROPIC_API_KEY", DEFAULT_ANTHROPIC.to_owned()));
+            let origin = Origin::Variable("ANTHROPIC_API_KEY");
+            return Some((origin, DEFAULT_ANTHROPIC.to_owned()));
         }
-        has("OPENAI_API_KEY").then(|| ("OPENAI_API_KEY", DEFAULT_OPENAI.to_owned()))
+        has("OPENAI_API_KEY").then(|| {
+            let origin = Origin::Variable("OPENAI_API_KEY");
+            (origin, DEFAULT_OPENAI.to_owned())
+        })
     }
 
     fn rules(&self) -> Result<Vec<Rule>, ConfigError> {
@@ -164,7 +176,10 @@ impl Setup {
         let mut rules = Vec::new();
         for (key, texts, effect) in kinds {
             for text in texts {
-                rules.push(self.value(key, Rule::parse(text, effect, Scope::Everywhere))?);
+                rules.push(self.value(
+                    Origin::Key(key),
+                    Rule::parse(text, effect, Scope::Everywhere),
+                )?);
             }
         }
         Ok(rules)
@@ -253,17 +268,13 @@ impl Setup {
 
     fn value<T, E: std::fmt::Display>(
         &self,
-        key: &str,
+        origin: Origin,
         value: Result<T, E>,
     ) -> Result<T, ConfigError> {
-        value.map_err(|error| self.wrong(key, error.to_string()))
+        value.map_err(|error| self.wrong(origin, error.to_string()))
     }
 
-    fn wrong(&self, key: &str, problem: String) -> ConfigError {
-        ConfigError::Value {
-            path: self.paths.config_file(),
-            key: key.to_owned(),
-            problem,
-        }
+    fn wrong(&self, origin: Origin, problem: String) -> ConfigError {
+        origin.wrong(&self.paths.config_file(), problem)
     }
 }

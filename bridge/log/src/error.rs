@@ -11,7 +11,7 @@ use crate::id::SessionId;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StoreError {
-    #[error("there is no session `{id}` here; `terret sessions` lists those that are")]
+    #[error("there is no session `{id}` here; `terret sessions list` shows those that are")]
     NotFound { id: SessionId },
     #[error("a session `{id}` is there already; use another id")]
     Exists { id: SessionId },
@@ -24,8 +24,8 @@ pub enum StoreError {
     /// Something before the last line is not as it was written: the session can be
     /// read but not continued.
     #[error(
-        "the log of session `{id}` is damaged at event {seq}: {why}; the session is read-only, \
-         but it can be forked before that event, or what can be read of it salvaged into a copy"
+        "the log of session `{id}` is damaged at event {seq}: {why}; what comes before it can \
+         still be read, but the session cannot go on: start a new one"
     )]
     Broken {
         id: SessionId,

@@ -31,7 +31,7 @@ mod verify;
 
 pub use blob::{BlobId, Blobs, MAX_BLOB_BYTES};
 pub use catalogue::{PayloadError, catalogue, events_page};
-pub use clock::{Clock, SystemClock};
+pub use clock::{Clock, SystemClock, moment};
 pub use error::{AppendError, BlobError, StoreError};
 pub use event::{
     Event, FileChange, ImageRef, InjectedBy, Part, Payload, PromptBlock, RuleEffect, Severity,

@@ -12,6 +12,7 @@ use std::fs::{self, File, TryLockError};
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
+use crate::clock::moment;
 use crate::error::StoreError;
 use crate::id::SessionId;
 use crate::platform::{self, FileIdentity};
@@ -87,7 +88,8 @@ fn write_note(note: &Path, since_ms: u64) -> io::Result<()> {
         .open(note)?;
     writeln!(
         file,
-        "process {} ({name}) since {since_ms} ms Unix time",
-        std::process::id()
+        "process {} ({name}) since {} UTC",
+        std::process::id(),
+        moment(since_ms)
     )
 }

@@ -4,6 +4,7 @@ use terret_engine::Limits;
 use terret_engine::room::models::Kind;
 
 use crate::args::ConfigCommand;
+use crate::config::Origin;
 use crate::output::{Output, printable};
 use crate::paths::{Environment, Paths};
 use crate::wiring::Setup;
@@ -45,11 +46,11 @@ fn show(setup: &Setup, environment: &dyn Environment, out: &mut Output) -> anyho
         ))
     };
     match setup.model_text(environment) {
-        Some((key, text)) => {
-            let origin = match key {
-                "--model" => "command line",
-                "model" => "config.toml",
-                variable => variable,
+        Some((origin, text)) => {
+            let origin = match origin {
+                Origin::Flag(_) => "command line",
+                Origin::Key(_) => "config.toml",
+                Origin::Variable(variable) => variable,
             };
             row("model", quoted(&text), origin)?;
         }
@@ -131,6 +132,20 @@ fn show(setup: &Setup, environment: &dyn Environment, out: &mut Output) -> anyho
         "environment.allow",
         list(&config.environment.allow),
         origin(!config.environment.allow.is_empty()),
+    )?;
+    let log = &config.log;
+    row(
+        "log.level",
+        quoted(&log.level(&file)?.to_string()),
+        origin(log.level.is_some()),
+    )?;
+    row(
+        "log.file",
+        log.file.as_ref().map_or_else(
+            || "none; it goes to stderr".to_owned(),
+            |path| quoted(&path.to_string_lossy()),
+        ),
+        origin(log.file.is_some()),
     )?;
     for provider in setup.providers(environment) {
         let key = match (&provider.variable, provider.has_key) {

@@ -11,7 +11,7 @@ use terret_faces::terminal::{Approvals, Form, TerminalOptions};
 use crate::args::DemoArgs;
 use crate::command::run::play;
 use crate::config::Config;
-use crate::output::Output;
+use crate::output::{Output, colour};
 use crate::paths::{Environment, Paths};
 use crate::wiring::Setup;
 
@@ -54,8 +54,8 @@ impl Environment for NoEnvironment {
     }
 }
 
-/// Plays the demo.
-pub(crate) fn run(args: &DemoArgs) -> anyhow::Result<ExitCode> {
+/// Plays the demo; of the person's environment only the wish for colour counts.
+pub(crate) fn run(args: &DemoArgs, environment: &dyn Environment) -> anyhow::Result<ExitCode> {
     let folder = tempfile::Builder::new()
         .prefix("terret-demo-")
         .tempdir()
@@ -76,6 +76,7 @@ pub(crate) fn run(args: &DemoArgs) -> anyhow::Result<ExitCode> {
     let setup = Setup {
         paths: Paths::find(Some(&folder.path().join("home")), &NoEnvironment)?,
         model: Some(format!("scripted:{}", script.display())),
+        mode: None,
         config: Config::default(),
         stamp: None,
     };
@@ -88,7 +89,7 @@ pub(crate) fn run(args: &DemoArgs) -> anyhow::Result<ExitCode> {
             Approvals::Ask
         },
         form: Form::Text,
-        colour: std::io::stdout().is_terminal(),
+        colour: colour(std::io::stdout().is_terminal(), environment),
     };
     let played = play(&setup, &NoEnvironment, options)?;
     if !played.went_well() {

@@ -12,6 +12,7 @@ use crate::config::ConfigError;
 use crate::output::Output;
 use crate::paths::Environment;
 use crate::wiring::Setup;
+use crate::words;
 
 /// What one check found.
 enum Finding {
@@ -24,17 +25,27 @@ enum Finding {
     },
 }
 
-/// Runs all checks; true when nothing is broken.
+/// Runs all checks; true when nothing is broken. `log_problem` is why the diagnostics of
+/// the file could not be started.
 pub(crate) fn run(
     setup: &Setup,
     environment: &dyn Environment,
+    log_problem: Option<String>,
     out: &mut Output,
 ) -> anyhow::Result<bool> {
+    let state = state(setup);
+    let index = match &state {
+        Finding::Broken { .. } => Finding::Broken {
+            what: "lies where sessions cannot be written".to_owned(),
+            way_out: "see `state` above".to_owned(),
+        },
+        _ => index(setup),
+    };
     let checks: [(&str, Finding); 6] = [
-        ("config", config(setup, environment)),
+        ("config", config(setup, environment, log_problem)),
         ("model", model(setup, environment)),
-        ("state", state(setup)),
-        ("index", index(setup)),
+        ("state", state),
+        ("index", index),
         ("shell", shell(environment)),
         ("sandbox", sandbox()),
     ];
@@ -62,7 +73,13 @@ pub(crate) fn broken_config(error: &ConfigError, out: &mut Output) -> anyhow::Re
     Ok(ExitCode::FAILURE)
 }
 
-fn config(setup: &Setup, environment: &dyn Environment) -> Finding {
+fn config(setup: &Setup, environment: &dyn Environment, log_problem: Option<String>) -> Finding {
+    if let Some(what) = log_problem {
+        return Finding::Broken {
+            what,
+            way_out: "correct the file".to_owned(),
+        };
+    }
     match setup.settings(environment) {
         Ok(_) if setup.paths.config_file().exists() => {
             Finding::Works(setup.paths.config_file().display().to_string())
@@ -72,8 +89,11 @@ fn config(setup: &Setup, environment: &dyn Environment) -> Finding {
             setup.paths.config_file().display()
         )),
         Err(error) => Finding::Broken {
+            way_out: match error {
+                ConfigError::Given { name, .. } => format!("give `{name}` another value"),
+                _ => "correct the file".to_owned(),
+            },
             what: error.to_string(),
-            way_out: "correct the file".to_owned(),
         },
     }
 }
@@ -92,7 +112,7 @@ fn model(setup: &Setup, environment: &dyn Environment) -> Finding {
     match Engine::new(parts).ready() {
         Ok(()) => {
             let name = model.map(|model| model.to_string()).unwrap_or_default();
-            Finding::Works(format!("{name} can be asked (nothing was sent)"))
+            Finding::Works(format!("{name} is configured; nothing was sent to it"))
         }
         Err(error) => Finding::Broken {
             what: error.to_string(),
@@ -123,7 +143,7 @@ fn state(setup: &Setup) -> Finding {
     match tried {
         Ok(()) => Finding::Works("sessions can be written".to_owned()),
         Err(error) => Finding::Broken {
-            what: format!("{error:#}"),
+            what: words(&error),
             way_out: "make the folder writable, or choose another with --home".to_owned(),
         },
     }
@@ -140,8 +160,8 @@ fn index(setup: &Setup) -> Finding {
     match tried {
         Ok(count) => Finding::Works(format!("{count} sessions are indexed")),
         Err(error) => Finding::Broken {
-            what: format!("{error:#}"),
-            way_out: "the index is rebuilt from the logs; remove index.sqlite and try again"
+            what: words(&error),
+            way_out: "sessions work without it, but for `terret sessions list` and `search`"
                 .to_owned(),
         },
     }

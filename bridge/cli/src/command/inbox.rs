@@ -1,11 +1,11 @@
 //! `terret inbox`: what waits for a person, in any running Terret of this user.
 
 use anyhow::{Context as _, bail};
-use terret_engine::room::log::{Index, Store, SystemClock};
+use terret_engine::room::log::{Index, Store, SystemClock, moment};
 use terret_faces::control::{ControlClient, PendingItem, VerdictWord};
 
 use crate::args::InboxCommand;
-use crate::output::{Output, moment, printable};
+use crate::output::{Output, printable};
 use crate::paths::{Environment, Paths};
 use crate::runtime;
 

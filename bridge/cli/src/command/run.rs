@@ -15,6 +15,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::args::RunArgs;
 use crate::command::acp::face_settings;
+use crate::output::colour;
 use crate::paths::Environment;
 use crate::terminal_input::StdinLines;
 use crate::wiring::{Setup, VERSION};
@@ -47,7 +48,7 @@ pub(crate) fn run(
         bail!("`--ask` reads answers from standard input, so the prompt cannot come from there");
     }
     if let Some(mode) = &args.mode {
-        setup.config.mode = Some(mode.clone());
+        setup.mode = Some(mode.clone());
     }
     let cwd = match &args.cwd {
         Some(cwd) => std::path::absolute(cwd)?,
@@ -62,7 +63,7 @@ pub(crate) fn run(
             Approvals::Nobody
         },
         form: if args.json { Form::Json } else { Form::Text },
-        colour: std::io::stdout().is_terminal(),
+        colour: colour(std::io::stdout().is_terminal(), environment),
     };
     Ok(play(setup, environment, options)?.exit_code())
 }

@@ -8,11 +8,11 @@ use std::path::Path;
 use anyhow::{Context as _, bail};
 use terret_engine::room::log::{
     EditorFold, EditorItem, Index, PlanStatus, PromptBlock, SessionFilter, SessionId, SessionRow,
-    Store, SystemClock, TurnStatus, editor,
+    Store, SystemClock, TurnStatus, editor, moment,
 };
 
 use crate::args::SessionsCommand;
-use crate::output::{Output, moment, printable};
+use crate::output::{Output, printable};
 use crate::paths::Paths;
 
 /// Runs one of the `sessions` commands.
@@ -96,7 +96,10 @@ fn list(
         return Ok(());
     }
     if page.sessions.is_empty() {
-        out.line("No sessions yet.")?;
+        out.line(match &filter.cwd {
+            Some(cwd) => format!("No sessions in {}.", printable(cwd)),
+            None => "No sessions yet.".to_owned(),
+        })?;
     }
     for row in &page.sessions {
         let title = row
@@ -168,8 +171,16 @@ fn show_events(store: &Store, id: &SessionId, out: &mut Output) -> anyhow::Resul
 fn show(store: &Store, id: &SessionId, out: &mut Output) -> anyhow::Result<()> {
     let mut fold = EditorFold::new(editor::Mode::Replay);
     let mut items = Vec::new();
+    let mut damage = None;
     for event in store.read(id, 0)? {
-        fold.apply(&event?, &mut items);
+        match event {
+            Ok(event) => fold.apply(&event, &mut items),
+            // What is whole is shown to its end before it is said where it breaks.
+            Err(error) => {
+                damage = Some(error);
+                break;
+            }
+        }
         for item in items.drain(..) {
             show_item(&item, out)?;
         }
@@ -178,7 +189,8 @@ fn show(store: &Store, id: &SessionId, out: &mut Output) -> anyhow::Result<()> {
     for item in items.drain(..) {
         show_item(&item, out)?;
     }
-    Ok(())
+    out.flush()?;
+    damage.map_or(Ok(()), |error| Err(error.into()))
 }
 
 fn show_item(item: &EditorItem, out: &mut Output) -> anyhow::Result<()> {
@@ -306,10 +318,15 @@ fn import(store: &Store, file: &Path, out: &mut Output) -> anyhow::Result<()> {
 }
 
 fn verify(store: &Store, id: Option<&str>, out: &mut Output) -> anyhow::Result<()> {
-    let ids = match id {
+    let mut ids = match id {
         Some(id) => vec![find(store, id)?],
         None => store.ids()?,
     };
+    if ids.is_empty() {
+        out.line("No sessions yet.")?;
+    }
+    // Ids begin with their time, so this is the order of their making.
+    ids.sort_unstable();
     let mut damaged = 0;
     for id in &ids {
         let report = store.verify(id)?;

@@ -15,18 +15,109 @@ const KEY: &str = "a-key-value-of-this-test";
 async fn an_unknown_key_is_refused_by_name_and_place() {
     let bench = Bench::saying("never");
     bench.configure("mode = \"ask\"\n[loop]\nmax_stepz = 3\n");
-    for arguments in [
-        &["acp"][..],
-        &["run", "hi"],
-        &["sessions", "list"],
-        &["config", "show"],
-    ] {
+    for arguments in [&["acp"][..], &["run", "hi"], &["config", "show"]] {
         let finished = bench.terret(arguments).await;
         assert_eq!(finished.code, Some(1), "{finished:?}");
         assert_eq!(finished.stdout, "");
         for word in ["config.toml", "max_stepz", "line 3"] {
             assert!(finished.stderr.contains(word), "{word}: {finished:?}");
         }
+    }
+}
+
+#[tokio::test]
+async fn what_needs_no_configuration_works_with_a_broken_one() {
+    let bench = Bench::saying("hello");
+    bench.terret_with_model(&["run", "hi"]).await.ok();
+    for text in [
+        "this is no toml",
+        "[log]\nlevel = \"loud\"\n",
+        "[log]\nfile = \"/nowhere/at/all.log\"\n",
+    ] {
+        bench.configure(text);
+        for arguments in [
+            &["sessions", "list"][..],
+            &["sessions", "verify"],
+            &["sessions", "search", "hello"],
+            &["inbox"],
+            &["demo", "--yes"],
+        ] {
+            let finished = bench.terret(arguments).await;
+            assert_eq!(finished.code, Some(0), "{text}: {finished:?}");
+            assert_eq!(finished.stderr.lines().count(), 1, "{text}: {finished:?}");
+            assert!(finished.stderr.contains("config.toml"), "{finished:?}");
+        }
+        let path = bench.terret(&["config", "path"]).await;
+        assert_eq!(path.stderr, "");
+        assert!(path.ok().ends_with("config.toml\n"));
+    }
+}
+
+#[tokio::test]
+async fn the_doctor_starts_with_a_log_that_cannot_be_written() {
+    let bench = Bench::saying("never");
+    for (text, key) in [
+        ("[log]\nlevel = \"loud\"\n", "log.level"),
+        ("[log]\nfile = \"/nowhere/at/all.log\"\n", "log.file"),
+    ] {
+        bench.configure(text);
+        let finished = bench.terret_with_model(&["doctor"]).await;
+        assert_eq!(finished.code, Some(1), "{finished:?}");
+        let config = finished
+            .stdout
+            .lines()
+            .find(|line| line.starts_with("broken   config:"))
+            .unwrap_or_else(|| panic!("{finished:?}"));
+        assert!(
+            config.contains(key) && config.contains("config.toml"),
+            "{config}"
+        );
+        assert!(finished.stdout.contains("ok       state"), "{finished:?}");
+        // What needs the file names key and file as well.
+        let refused = bench.terret_with_model(&["run", "hi"]).await;
+        assert_eq!(refused.code, Some(1), "{refused:?}");
+        assert!(
+            refused.stderr.contains(key) && refused.stderr.contains("config.toml"),
+            "{refused:?}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_wrong_flag_is_blamed_and_not_the_file() {
+    let bench = Bench::saying("never");
+    bench.configure("mode = \"ask\"\nmodel = \"anthropic:fine\"\n");
+    let mode = bench
+        .terret_with_model(&["run", "hi", "--mode", "bogus"])
+        .await;
+    let model = bench.terret(&["--model", "openai", "run", "hi"]).await;
+    for (finished, flag) in [(mode, "`--mode`"), (model, "`--model`")] {
+        assert_eq!(finished.code, Some(1), "{finished:?}");
+        assert!(finished.stderr.contains(flag), "{finished:?}");
+        assert!(!finished.stderr.contains("config.toml"), "{finished:?}");
+    }
+    let doctor = bench.terret(&["--model", "openai", "doctor"]).await;
+    assert!(doctor.stdout.contains("`--model`"), "{doctor:?}");
+    assert!(!doctor.stdout.contains("correct the file"), "{doctor:?}");
+}
+
+#[tokio::test]
+async fn the_doctor_advises_nothing_that_cannot_help() {
+    let bench = Bench::saying("never");
+    // A file where the state folder belongs: nothing can be written below it.
+    std::fs::create_dir_all(bench.home()).unwrap();
+    std::fs::write(bench.home().join("state"), "").unwrap();
+    let finished = bench.terret_with_model(&["doctor"]).await;
+    assert_eq!(finished.code, Some(1), "{finished:?}");
+    for check in ["state", "index"] {
+        assert!(
+            finished.stdout.contains(&format!("broken   {check}:")),
+            "{finished:?}"
+        );
+    }
+    assert!(!finished.stdout.contains("remove"), "{finished:?}");
+    for line in finished.stdout.lines() {
+        assert!(line.matches("(os error").count() < 2, "{line}");
     }
 }
 
@@ -72,6 +163,10 @@ async fn the_doctor_says_what_works() {
         assert!(healthy.contains(&format!("{check}:")), "{healthy}");
     }
     assert!(!healthy.contains("broken"), "{healthy}");
+    assert!(
+        healthy.contains("is configured; nothing was sent to it"),
+        "{healthy}"
+    );
     // What it tried leaves nothing behind.
     let listed = bench.terret(&["sessions", "list"]).await.ok();
     assert_eq!(listed, "No sessions yet.\n");
@@ -120,7 +215,13 @@ async fn every_setting_is_shown_with_where_it_comes_from() {
     let shown = bench.terret_with_model(&["config", "show"]).await.ok();
     assert!(shown.contains("all defaults"), "{shown}");
     assert!(shown.contains("# command line"), "{shown}");
-    bench.configure("mode = \"plan\"\n[loop]\nmax_steps = 7\n");
+    assert!(shown.contains("log.level = \"warn\"  # default"), "{shown}");
+    assert!(shown.contains("log.file = none"), "{shown}");
+    let log = bench.workspace.beside().join("terret.log");
+    bench.configure(&format!(
+        "mode = \"plan\"\n[loop]\nmax_steps = 7\n[log]\nlevel = \"error\"\nfile = \"{}\"\n",
+        log.display()
+    ));
     let shown = bench.terret(&["config", "show"]).await.ok();
     assert!(shown.contains("mode = \"plan\"  # config.toml"), "{shown}");
     assert!(
@@ -131,6 +232,12 @@ async fn every_setting_is_shown_with_where_it_comes_from() {
         shown.contains("loop.max_agents = 128  # default"),
         "{shown}"
     );
+    assert!(
+        shown.contains("log.level = \"error\"  # config.toml"),
+        "{shown}"
+    );
+    let file = format!("log.file = \"{}\"  # config.toml", log.display());
+    assert!(shown.contains(&file), "{shown}");
 }
 
 /// Sends prompts until one ends as `wanted`, since nothing says when a file was taken up.
@@ -153,7 +260,7 @@ async fn check_086_a_changed_file_is_in_force_at_the_next_call_and_a_broken_one_
     let (editor, session) = bench.session(PermissionPolicy::AllowOnce).await;
     let denied = async || {
         editor.prompt(&session, "read").await.unwrap();
-        // Not by the command, which a broken file stops.
+        // Not by the command, which says that it does not use a broken file.
         let log = std::fs::read_to_string(bench.log_file(&session)).unwrap();
         let events: Vec<Value> = log
             .lines()

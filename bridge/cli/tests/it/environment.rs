@@ -85,6 +85,9 @@ async fn quirk_06_two_processes_work_in_one_folder() {
         error.contains(&one.pid().unwrap().to_string()),
         "who holds it is not said: {error}"
     );
+    // Since when is a date, and no count of milliseconds.
+    assert!(error.contains(" since 2"), "{error}");
+    assert!(error.contains(" UTC") && !error.contains(" ms "), "{error}");
     one.finish().await.unwrap();
     other
         .load_session(&first, bench.workspace.root())
@@ -147,4 +150,15 @@ async fn the_xdg_folders_are_used_without_a_home() {
         .unwrap();
     assert!(output.status.success());
     assert!(base.join(".local/state/terret/sessions").is_dir());
+    // An empty `TERRET_HOME` is how a shell unsets it for one command.
+    let mut command = Command::new(TERRET);
+    command
+        .env_clear()
+        .env("HOME", &base)
+        .env("TERRET_HOME", "")
+        .args(["sessions", "list", "--json"]);
+    let output = terret_fixtures::process::run(command, crate::support::PATIENCE)
+        .await
+        .unwrap();
+    assert_eq!(crate::support::Finished::of(output).ok().lines().count(), 1);
 }

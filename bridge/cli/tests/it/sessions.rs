@@ -50,7 +50,10 @@ async fn without_sessions_nothing_is_an_error() {
         bench.terret(&["sessions", "search", "x"]).await.ok(),
         "Nothing found.\n"
     );
-    assert_eq!(bench.terret(&["sessions", "verify"]).await.ok(), "");
+    assert_eq!(
+        bench.terret(&["sessions", "verify"]).await.ok(),
+        "No sessions yet.\n"
+    );
     assert_eq!(bench.terret(&["inbox"]).await.ok(), "Nothing waits.\n");
 }
 
@@ -68,7 +71,7 @@ async fn a_session_is_listed_shown_and_found() {
         .terret(&["sessions", "list", "--cwd", "/elsewhere"])
         .await
         .ok();
-    assert_eq!(elsewhere, "No sessions yet.\n");
+    assert_eq!(elsewhere, "No sessions in /elsewhere.\n");
     // By the whole id, and by a beginning of it.
     for name in [&id[..], &id[..id.len() - 3]] {
         let shown = bench.terret(&["sessions", "show", name]).await.ok();
@@ -136,6 +139,7 @@ async fn a_session_goes_from_one_home_to_another() {
     assert_ne!(again.trim(), id);
     let verified = other.terret(&["sessions", "verify"]).await.ok();
     assert_eq!(verified.matches("are whole").count(), 2, "{verified}");
+    assert!(verified.lines().is_sorted(), "{verified}");
     // Through pipes.
     let third = Bench::saying("hello");
     let exported = bench.terret(&["sessions", "export", &id]).await.ok();
@@ -170,6 +174,16 @@ async fn a_flipped_byte_is_found_and_named() {
         finished.stdout.contains(&format!("{id}: event {line}")),
         "{line} {finished:?}"
     );
+    // What comes before it is shown, and no command is promised that there is not.
+    let shown = bench.terret(&["sessions", "show", &id]).await;
+    fails(&shown, &[&format!("event {line}"), "can still be read"]);
+    assert!(
+        shown.stdout.contains("> what about the kingfisher"),
+        "{shown:?}"
+    );
+    for word in ["fork", "salvage"] {
+        assert!(!shown.stderr.contains(word), "{shown:?}");
+    }
     // The others can still be listed and read, and this one is named in the list.
     let listed = bench.terret(&["sessions", "list"]).await.ok();
     assert!(listed.contains(&id), "{listed}");
@@ -246,5 +260,39 @@ async fn what_is_shown_cannot_drive_the_terminal() {
             !text.contains('\u{1b}') && !text.contains('\u{7}'),
             "{text:?}"
         );
+    }
+}
+
+#[tokio::test]
+async fn every_argument_says_what_it_is() {
+    let bench = Bench::saying("never");
+    for command in [
+        &["sessions", "show"][..],
+        &["sessions", "search"],
+        &["sessions", "list"],
+        &["sessions", "export"],
+        &["sessions", "import"],
+        &["sessions", "verify"],
+        &["inbox", "list"],
+        &["inbox", "approve"],
+        &["inbox", "reject"],
+        &["run"],
+        &["demo"],
+    ] {
+        let mut arguments = command.to_vec();
+        arguments.push("-h");
+        let help = bench.terret(&arguments).await.ok();
+        let listed = help
+            .lines()
+            .map(str::trim)
+            .filter(|line| line.starts_with(['-', '<', '[']));
+        for line in listed {
+            // The name and what it means stand in two columns.
+            let text = line.rsplit("  ").next().unwrap_or_default();
+            assert!(
+                text.starts_with(char::is_uppercase),
+                "{command:?}: {line}\n{help}"
+            );
+        }
     }
 }
