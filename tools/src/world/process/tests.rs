@@ -243,10 +243,12 @@ async fn programs_side_by_side_are_not_taken_for_each_other() {
             for _ in 0..8 {
                 let finished = bench.run("sleep 0.3 & sleep 0.2; echo x").await;
                 assert_eq!(finished.end, End::Exited(0));
-                // On a slow machine the program's own rest is one.
+                // On a slow machine the program's own rest is one; when it is just ending
+                // it has no arguments any more.
                 let named = &finished.leftovers;
+                let own = |command: &str| matches!(command, "sleep 0.3" | "sleep");
                 assert!(
-                    named.len() <= 1 && named.iter().all(|left| left.command == "sleep 0.3"),
+                    named.len() <= 1 && named.iter().all(|left| own(&left.command)),
                     "{named:?}"
                 );
             }

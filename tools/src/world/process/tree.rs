@@ -363,7 +363,12 @@ fn command_line(pid: i32) -> String {
         .map(|part| OsStr::from_bytes(part).to_string_lossy())
         .collect();
     if arguments.is_empty() {
-        return "a program that hides its command line".to_owned();
+        // It is just ending, or hides its command line; its name is still known.
+        let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+        return match name.trim() {
+            "" => "a program that is gone".to_owned(),
+            name => name.chars().filter(|c| !c.is_control()).collect(),
+        };
     }
     let line: String = arguments
         .join(" ")
