@@ -93,6 +93,10 @@ pub(crate) fn run(args: &DemoArgs, environment: &dyn Environment) -> anyhow::Res
     };
     let played = play(&setup, &NoEnvironment, options)?;
     if !played.went_well() {
+        if played.unanswered() {
+            out.line("`terret demo --yes` approves everything.")?;
+            out.flush()?;
+        }
         return Ok(played.exit_code());
     }
     let program = std::env::current_exe()

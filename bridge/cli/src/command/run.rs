@@ -81,6 +81,11 @@ impl Played {
         self.finished.stop_reason == "end_turn"
     }
 
+    /// A question found nobody at the keyboard.
+    pub(crate) fn unanswered(&self) -> bool {
+        self.finished.unanswered
+    }
+
     /// As shells have it: 128 and the signal for what a signal ended.
     pub(crate) fn exit_code(&self) -> ExitCode {
         match (self.finished.stop_reason.as_str(), self.signal) {

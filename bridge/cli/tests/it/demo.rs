@@ -72,4 +72,5 @@ async fn the_end_of_the_keyboard_ends_it() {
     let end = "nobody answered; the session ends here";
     assert_eq!(finished.stdout.matches(end).count(), 1, "{finished:?}");
     assert!(!finished.stdout.contains("demo.jsonl"), "{finished:?}");
+    assert!(finished.stdout.contains("--yes"), "{finished:?}");
 }
