@@ -134,8 +134,7 @@ impl Engine {
         let model = settings
             .model
             .clone()
-            .ok_or_else(|| terret_models::ModelError::NoKey {
-                provider: "any model".to_owned(),
+            .ok_or_else(|| terret_models::ModelError::NoModel {
                 way_out: crate::step::NO_MODEL.to_owned(),
             })?;
         self.registry().resolve(&model)?.ready()

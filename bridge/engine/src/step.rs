@@ -83,8 +83,7 @@ impl Models {
         core: &Core,
         policy: &SessionPolicy,
     ) -> Result<Resolved, ModelError> {
-        let name = model_of(core, policy).ok_or_else(|| ModelError::NoKey {
-            provider: "any model".to_owned(),
+        let name = model_of(core, policy).ok_or_else(|| ModelError::NoModel {
             way_out: NO_MODEL.to_owned(),
         })?;
         let registry = Arc::clone(

@@ -200,9 +200,9 @@ fn engine_error(error: &EngineError) -> RpcError {
         EngineError::BadFolder { .. } | EngineError::OtherFolder { .. } => {
             RpcError::invalid_params(format!("`cwd`: {error}"))
         }
-        EngineError::Model(ModelError::NoKey { .. } | ModelError::Auth { .. }) => {
-            RpcError::auth_required(error.to_string())
-        }
+        EngineError::Model(
+            ModelError::NoKey { .. } | ModelError::NoModel { .. } | ModelError::Auth { .. },
+        ) => RpcError::auth_required(error.to_string()),
         _ => RpcError::internal(error.to_string()),
     }
 }

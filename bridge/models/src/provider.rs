@@ -168,6 +168,9 @@ pub enum ModelError {
     UnknownProvider { provider: String, way_out: String },
     #[error("no key for `{provider}`: {way_out}")]
     NoKey { provider: String, way_out: String },
+    /// Nothing says which model to ask.
+    #[error("no model is set up: {way_out}")]
+    NoModel { way_out: String },
     #[error("`{provider}` refused the key ({status}): {message}")]
     Auth {
         provider: String,

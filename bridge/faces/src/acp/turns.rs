@@ -341,7 +341,9 @@ fn response(
 /// Whether a turn failed for want of a key. The log keeps the words alone; a test holds
 /// them to those of `ModelError`.
 fn is_about_keys(reason: &str) -> bool {
-    reason.starts_with("no key for `") || reason.contains("` refused the key (")
+    reason.starts_with("no key for `")
+        || reason.starts_with("no model is set up: ")
+        || reason.contains("` refused the key (")
 }
 
 fn some(count: u64) -> Option<u64> {
@@ -372,6 +374,10 @@ mod tests {
         };
         assert!(is_about_keys(&no_key.to_string()));
         assert!(is_about_keys(&refused.to_string()));
+        let no_model = ModelError::NoModel {
+            way_out: "name one".to_owned(),
+        };
+        assert!(is_about_keys(&no_model.to_string()));
         assert!(!is_about_keys(&other.to_string()));
     }
 
