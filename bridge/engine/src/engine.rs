@@ -8,6 +8,7 @@ use terret_log::{
     Clock, Index, Page, Payload, SessionFilter, SessionId, SessionLog, SessionState, Store,
 };
 use terret_models::Registry;
+use terret_tools::call::Tool;
 use terret_tools::pipeline::{CallHook, Pipeline};
 use terret_tools::table::Table;
 use terret_tools::world::{Environment, World, WorldSettings};
@@ -179,7 +180,24 @@ impl Engine {
         cwd: PathBuf,
         additional_directories: Vec<PathBuf>,
     ) -> Result<SessionHandle, EngineError> {
+        self.create_session_with(cwd, additional_directories, Vec::new())
+            .await
+    }
+
+    /// As [`Engine::create_session`], with tools of the session's own beside those of the
+    /// engine. They live as long as the session does and no other session sees them (check
+    /// 87); the floor decides about them as about any other.
+    ///
+    /// # Errors
+    /// As there, and when a tool bears a name that is taken.
+    pub async fn create_session_with(
+        &self,
+        cwd: PathBuf,
+        additional_directories: Vec<PathBuf>,
+        tools: Vec<Arc<dyn Tool>>,
+    ) -> Result<SessionHandle, EngineError> {
         self.check_room()?;
+        let table = self.table_with(tools)?;
         let engine = self.clone();
         let (core, world, editor, denied) = blocking(move || {
             let editor = Arc::new(EditorSlot::default());
@@ -208,7 +226,7 @@ impl Engine {
         })
         .await?;
         let id = core.id().clone();
-        let started = self.start(core, world, editor, &denied);
+        let started = self.start(core, world, editor, &denied, table);
         if started.is_err() {
             // Others took the room meanwhile: a refused session leaves nothing behind.
             let engine = self.clone();
@@ -294,7 +312,7 @@ impl Engine {
             Ok((engine.core(store, log, state), world, editor, denied))
         })
         .await?;
-        self.start(core, world, editor, &denied)
+        self.start(core, world, editor, &denied, self.own_table())
     }
 
     /// A live session.
@@ -408,12 +426,35 @@ impl Engine {
         futures::future::join_all(stops).await;
     }
 
+    /// The engine's own tools, and what models are told of them.
+    fn own_table(&self) -> (Arc<Table>, Arc<[terret_models::ToolSpec]>) {
+        (Arc::clone(&self.0.table), Arc::clone(&self.0.tools))
+    }
+
+    fn table_with(
+        &self,
+        tools: Vec<Arc<dyn Tool>>,
+    ) -> Result<(Arc<Table>, Arc<[terret_models::ToolSpec]>), EngineError> {
+        if tools.is_empty() {
+            return Ok(self.own_table());
+        }
+        let mut table = (*self.0.table).clone();
+        for tool in tools {
+            table
+                .add(tool)
+                .map_err(|error| EngineError::Fault(error.to_string()))?;
+        }
+        let specs = Models::specs(&table);
+        Ok((Arc::new(table), specs))
+    }
+
     fn start(
         &self,
         core: Arc<Core>,
         world: Arc<World>,
         editor: Arc<EditorSlot>,
         denied: &DeniedFiles,
+        (table, tools): (Arc<Table>, Arc<[terret_models::ToolSpec]>),
     ) -> Result<SessionHandle, EngineError> {
         let settings = self.settings();
         let policy = Arc::new(SessionPolicy::new(
@@ -423,7 +464,7 @@ impl Engine {
         ));
         denied.bind(world.cwd(), policy.shared());
         let judge = Pipeline {
-            table: Arc::clone(&self.0.table),
+            table,
             world: Arc::clone(&world),
             journal: Arc::new(CallLog(Arc::clone(&core))),
             approver: Arc::new(NobodyAsked),
@@ -447,7 +488,7 @@ impl Engine {
             inbox: Arc::new(Inbox::default()),
             models: Models {
                 registry: Arc::clone(&self.0.registry),
-                tools: Arc::clone(&self.0.tools),
+                tools,
             },
             hooks: self.0.turn_hooks.clone(),
         };

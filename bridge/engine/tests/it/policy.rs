@@ -191,3 +191,76 @@ async fn a_denied_path_is_out_of_every_tools_reach() {
     assert!(result(&session, "r").await.is_err());
     assert!(result(&session, "o").await.is_ok());
 }
+
+/// A tool of one session's own.
+struct Own(terret_engine::room::tools::definition::Definition);
+
+impl Own {
+    fn new(name: &'static str) -> Arc<dyn terret_engine::room::tools::call::Tool> {
+        use terret_engine::room::tools::definition::{
+            Approval, Concurrency, Definition, Kind, Replay,
+        };
+        Arc::new(Self(Definition {
+            name,
+            description: "Says that it ran.".to_owned(),
+            parameters: serde_json::json!({ "type": "object", "properties": {} }),
+            mutating: false,
+            approval: Approval::Never,
+            concurrency: Concurrency::Serial,
+            replay: Replay::Safe,
+            kind: Kind::Other,
+        }))
+    }
+}
+
+#[async_trait]
+impl terret_engine::room::tools::call::Tool for Own {
+    fn definition(&self) -> &terret_engine::room::tools::definition::Definition {
+        &self.0
+    }
+
+    fn title(&self, _args: &serde_json::Value) -> String {
+        self.0.name.to_owned()
+    }
+
+    async fn run(
+        &self,
+        _context: &terret_engine::room::tools::call::CallContext,
+        _args: serde_json::Value,
+    ) -> Result<Output, terret_engine::room::tools::call::Failure> {
+        Ok(Output::text("ran"))
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn check_087_a_sessions_own_tools_are_its_own_and_vanish_with_it() {
+    let mut harness = Harness::new(
+        r#"{"match":"^1$","calls":[{"id":"c1","name":"Own","args":{}}]}
+{"match":"^2$","calls":[{"id":"c2","name":"Own","args":{}}]}
+{"match":".","say":"done"}"#,
+    );
+    harness.settings.floor.push("Own".to_owned());
+    let (engine, other) = harness.session().await;
+    let session = engine
+        .create_session_with(harness.work(), Vec::new(), vec![Own::new("Own")])
+        .await
+        .unwrap();
+    session.attach(None);
+    complete(&session, "1").await;
+    assert_eq!(result(&session, "c1").await.as_deref(), Ok("ran"));
+    complete(&other, "1").await;
+    let unknown = result(&other, "c1").await.unwrap_err();
+    assert!(unknown.contains("no tool named Own"), "{unknown}");
+
+    let id = session.id().clone();
+    engine.close_session(&id).await.unwrap();
+    let session = engine.open_session(&id, None, None).await.unwrap();
+    session.attach(None);
+    complete(&session, "2").await;
+    assert!(result(&session, "c2").await.is_err());
+
+    let taken = engine
+        .create_session_with(harness.work(), Vec::new(), vec![Own::new("Read")])
+        .await;
+    assert!(taken.is_err(), "a name is taken once");
+}
