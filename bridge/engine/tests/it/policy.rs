@@ -196,7 +196,7 @@ async fn a_denied_path_is_out_of_every_tools_reach() {
 struct Own(terret_engine::room::tools::definition::Definition);
 
 impl Own {
-    fn new(name: &'static str) -> Arc<dyn terret_engine::room::tools::call::Tool> {
+    fn named(name: &'static str) -> Arc<dyn terret_engine::room::tools::call::Tool> {
         use terret_engine::room::tools::definition::{
             Approval, Concurrency, Definition, Kind, Replay,
         };
@@ -242,7 +242,7 @@ async fn check_087_a_sessions_own_tools_are_its_own_and_vanish_with_it() {
     harness.settings.floor.push("Own".to_owned());
     let (engine, other) = harness.session().await;
     let session = engine
-        .create_session_with(harness.work(), Vec::new(), vec![Own::new("Own")])
+        .create_session_with(harness.work(), Vec::new(), vec![Own::named("Own")])
         .await
         .unwrap();
     session.attach(None);
@@ -260,7 +260,7 @@ async fn check_087_a_sessions_own_tools_are_its_own_and_vanish_with_it() {
     assert!(result(&session, "c2").await.is_err());
 
     let taken = engine
-        .create_session_with(harness.work(), Vec::new(), vec![Own::new("Read")])
+        .create_session_with(harness.work(), Vec::new(), vec![Own::named("Read")])
         .await;
     assert!(taken.is_err(), "a name is taken once");
 }
