@@ -234,7 +234,7 @@ fn a_denied_command_is_known_in_other_spellings() {
 fn a_blank_and_a_star_at_the_end_mean_any_command_that_begins_so() {
     let cwd = Path::new("/work");
     for effect in [Effect::Allow, Effect::Deny] {
-        let rule = Rule::parse("Bash(cat *)", effect, Scope::Everywhere).unwrap();
+        let rule = Rule::parse("Bash(cat *)", effect, Scope::Everywhere).expect("a rule");
         let matches = |text| rule.matches("Bash", Some(Subject { text, cwd }));
         assert!(matches("cat a.txt") && matches("cat"));
         assert!(!matches("catalogue a.txt"));
