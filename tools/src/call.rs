@@ -9,6 +9,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::definition::{Definition, Kind};
 use crate::world::World;
+use crate::world::jobs::{Job, JobId};
 
 /// The text between a result and its closing remarks (`Terret seed §4`).
 pub const LEDGER_SEPARATOR: &str = "--- terret ---";
@@ -70,12 +71,23 @@ pub struct FileChange {
     pub after: Option<Arc<[u8]>>,
 }
 
+/// Asks a person for more than the first approval of a running call covered.
+#[async_trait]
+pub trait Escalate: Send + Sync {
+    /// Waits for the answer. Denied where rules and mode leave nobody to ask.
+    ///
+    /// # Errors
+    /// A [`Fault`], which ends the turn.
+    async fn ask(&self, reason: String) -> Result<Answer, Fault>;
+}
+
 /// What a running call may use. Cheap to clone.
 #[derive(Clone)]
 pub struct CallContext {
     pub call_id: String,
     pub world: Arc<World>,
     pub journal: Arc<dyn CallJournal>,
+    pub escalate: Arc<dyn Escalate>,
     /// Ends the call: a cancelled call still gives its result within the grace.
     pub cancel: CancellationToken,
 }
@@ -114,6 +126,9 @@ pub trait Tool: Send + Sync {
     async fn run(&self, context: &CallContext, args: Value) -> Result<Output, Failure>;
 }
 
+/// Of a journal that has no place for jobs.
+const NO_JOBS: &str = "this journal keeps no jobs";
+
 /// Where a call's events go, in order; the engine implements it over the log.
 /// A [`Fault`] ends the turn.
 #[async_trait]
@@ -137,6 +152,36 @@ pub trait CallJournal: Send + Sync {
     /// `file/changed`: written before the file is.
     async fn file_changing(&self, call_id: &str, change: &FileChange) -> Result<(), Fault>;
 
+    /// `job/started`: the job is this call's from now on; on the disk before it returns.
+    async fn job_started(&self, _call_id: &str, _job: &Job) -> Result<(), Fault> {
+        Err(Fault(NO_JOBS.to_owned()))
+    }
+
+    /// How much of a job's output the session has collected, in bytes; 0 for one that it
+    /// does not know.
+    fn job_cursor(&self, _id: &JobId) -> u64 {
+        0
+    }
+
+    /// Whether the session has collected a job to its end, which makes its id as unknown
+    /// as any other.
+    fn job_collected_out(&self, _id: &JobId) -> bool {
+        false
+    }
+
+    /// `job/collected`: this call's result will hold the output up to `upto`, and the
+    /// job's end when `ended`. Takes effect with the result, so that a crash in between
+    /// loses nothing.
+    async fn job_collecting(
+        &self,
+        _call_id: &str,
+        _id: &JobId,
+        _upto: u64,
+        _ended: bool,
+    ) -> Result<(), Fault> {
+        Err(Fault(NO_JOBS.to_owned()))
+    }
+
     /// `tool/result`.
     async fn finished(&self, call: &Call, result: &CallResult) -> Result<(), Fault>;
 }
@@ -152,6 +197,17 @@ pub struct Question {
     pub preview: Vec<FileChange>,
     /// The rule that "always in this session" would add, in its exact text.
     pub offered_rule: Option<String>,
+    pub stage: Stage,
+}
+
+/// What a yes would allow. A verdict for one stage of a call says nothing of another.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Stage {
+    /// The call itself.
+    #[default]
+    Call,
+    /// One more run of a call that has run, with more reach.
+    Escalation,
 }
 
 /// A person's, or a rule's, answer.

@@ -25,6 +25,9 @@ pub enum Approval {
     /// As rules and mode say; asks by default when the tool is mutating.
     Policy,
     Always,
+    /// [`Self::Policy`] where commands run in an isolating sandbox, [`Self::Always`]
+    /// elsewhere; follows a hot change of the sandbox (check 145).
+    BySandbox,
 }
 
 /// Whether a call may run beside its neighbours (`Terret seed §5`).

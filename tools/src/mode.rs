@@ -47,11 +47,12 @@ impl Mode {
         let needs_decision = match definition.approval {
             Approval::Never => false,
             Approval::Policy => definition.mutating,
-            Approval::Always => true,
+            Approval::Always | Approval::BySandbox => true,
         };
         match self {
             _ if !needs_decision => true,
             Self::Bypass => true,
+            // Outside of an isolating sandbox what it bounds is always asked for.
             Self::Auto => isolated && definition.approval != Approval::Always,
             Self::Edits => definition.kind == Kind::Edit,
             Self::Plan | Self::Ask => false,

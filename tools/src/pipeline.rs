@@ -26,11 +26,13 @@ use tokio_util::sync::CancellationToken;
 use crate::arguments;
 use crate::barrier;
 use crate::call::{
-    Answer, Approver, Call, CallContext, CallJournal, CallResult, Failure, Fault, FileChange,
-    Output, Question, Tool,
+    Answer, Approver, Call, CallContext, CallJournal, CallResult, Escalate, Failure, Fault,
+    FileChange, Output, Question, Stage, Tool,
 };
+use crate::definition::Kind;
 use crate::floor;
 use crate::gate::{Decision, Policy};
+use crate::mode::Mode;
 use crate::rules::Subject;
 use crate::table::Table;
 use crate::world::World;
@@ -83,6 +85,35 @@ pub struct Veto(pub String);
 pub struct Next<'a> {
     rest: &'a [Arc<dyn CallHook>],
     execution: &'a Execution<'a>,
+}
+
+/// The way from a running call back to whoever approves.
+struct Escalation {
+    pipeline: Pipeline,
+    call: Call,
+    kind: Kind,
+    title: String,
+    cancel: CancellationToken,
+}
+
+#[async_trait]
+impl Escalate for Escalation {
+    async fn ask(&self, reason: String) -> Result<Answer, Fault> {
+        if self.pipeline.current_policy().mode == Mode::Bypass {
+            return Ok(Answer::Approved);
+        }
+        let question = Question {
+            call: self.call.clone(),
+            kind: self.kind,
+            title: self.title.clone(),
+            reason,
+            preview: Vec::new(),
+            // More reach is never given by a rule that speaks of the command alone.
+            offered_rule: None,
+            stage: Stage::Escalation,
+        };
+        self.pipeline.approver.ask(question, &self.cancel).await
+    }
 }
 
 /// What stands at the end of the chain.
@@ -202,7 +233,7 @@ impl Pipeline {
         checked: &Checked,
         cancel: &CancellationToken,
     ) -> Result<Vec<FileChange>, CallResult> {
-        let context = self.context(&checked.call, cancel);
+        let context = self.context(checked, cancel);
         match AssertUnwindSafe(checked.tool.preview(&context, &checked.args))
             .catch_unwind()
             .await
@@ -228,6 +259,7 @@ impl Pipeline {
             reason,
             preview,
             offered_rule,
+            stage: Stage::Call,
         }
     }
 
@@ -245,7 +277,7 @@ impl Pipeline {
         checked: &Checked,
         cancel: &CancellationToken,
     ) -> Result<CallResult, Fault> {
-        let context = self.context(&checked.call, cancel);
+        let context = self.context(checked, cancel);
         let execution = Execution {
             pipeline: self,
             gated: checked,
@@ -291,9 +323,16 @@ impl Pipeline {
         Ok(refusal(&call, answer))
     }
 
-    fn context(&self, call: &Call, cancel: &CancellationToken) -> CallContext {
+    fn context(&self, checked: &Checked, cancel: &CancellationToken) -> CallContext {
         CallContext {
-            call_id: call.id.clone(),
+            call_id: checked.call.id.clone(),
+            escalate: Arc::new(Escalation {
+                pipeline: self.clone(),
+                call: checked.call.clone(),
+                kind: checked.tool.definition().kind,
+                title: checked.tool.title(&checked.args),
+                cancel: cancel.clone(),
+            }),
             world: Arc::clone(&self.world),
             journal: Arc::clone(&self.journal),
             cancel: cancel.clone(),

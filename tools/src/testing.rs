@@ -22,8 +22,8 @@ use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use crate::call::{
-    Answer, Approver, Call, CallContext, CallJournal, CallResult, Failure, Fault, FileChange,
-    Location, Output, Question, Tool,
+    Answer, Approver, Call, CallContext, CallJournal, CallResult, Escalate, Failure, Fault,
+    FileChange, Location, Output, Question, Tool,
 };
 use crate::definition::{Approval, Concurrency, Definition, Kind, Replay};
 use crate::floor::Floor;
@@ -92,6 +92,7 @@ impl Bench {
             call_id: "c1".to_owned(),
             world: Arc::clone(&self.world),
             journal: self.journal.clone(),
+            escalate: Arc::new(NoEscalation),
             cancel: CancellationToken::new(),
         }
     }
@@ -245,6 +246,18 @@ impl CallJournal for Journal {
             .unwrap_or_else(PoisonError::into_inner)
             .push((call.id.clone(), result.clone()));
         Ok(())
+    }
+}
+
+/// Nobody is asked by a call that runs without the pipeline.
+pub(crate) struct NoEscalation;
+
+#[async_trait]
+impl Escalate for NoEscalation {
+    async fn ask(&self, _reason: String) -> Result<Answer, Fault> {
+        Ok(Answer::Denied {
+            reason: "no reason given".to_owned(),
+        })
     }
 }
 

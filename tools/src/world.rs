@@ -6,12 +6,14 @@
 
 pub mod editor;
 pub mod files;
+pub mod jobs;
 mod open;
 pub mod paths;
 mod place;
 pub mod process;
 pub mod protection;
 pub mod replace;
+pub mod sandbox;
 pub mod search;
 pub mod shell;
 pub mod text;
@@ -24,8 +26,8 @@ use std::sync::Arc;
 use crate::world::editor::EditorFiles;
 use crate::world::files::{FileError, FileHook, FileOperation, Files};
 use crate::world::paths::Root;
-use crate::world::process::sandbox::{NoSandbox, Sandbox};
 use crate::world::process::{ProcessSettings, Processes};
+use crate::world::sandbox::{NoSandbox, Sandbox};
 use crate::world::shell::{Shell, ShellSettings};
 
 /// What a [`World`] is made from.

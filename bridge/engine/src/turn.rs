@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use futures::FutureExt as _;
 use terret_log::{OwedCall, Payload, StepUsage, TurnStatus};
-use terret_tools::call::{Answer, Approver as _, Call, Fault, Question};
+use terret_tools::call::{Answer, Approver as _, Call, Fault, Question, Stage};
 use terret_tools::definition::{Kind, Replay};
 use terret_tools::pipeline::Pipeline;
 use tokio_util::sync::CancellationToken;
@@ -386,6 +386,7 @@ async fn check_ceiling(
         reason: format!("this turn has taken {step} steps; it may be going in circles"),
         preview: Vec::new(),
         offered_rule: None,
+        stage: Stage::Call,
     };
     Ok(match parts.approvals.ask(question, &stop.token).await? {
         Answer::Approved => None,

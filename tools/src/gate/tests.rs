@@ -274,3 +274,17 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn check_145_the_sandbox_decides_how_strict_a_command_is() {
+    let bash = definition("Bash", true, Approval::BySandbox, Kind::Execute);
+    for isolated in [false, true] {
+        let policy = Policy {
+            mode: Mode::Auto,
+            isolated,
+            ..Policy::default()
+        };
+        let runs = policy.decide(&bash, None, None) == Decision::Run;
+        assert_eq!(runs, isolated);
+    }
+}

@@ -13,9 +13,9 @@ use crate::call::{CallContext, Failure, FileChange, LEDGER_SEPARATOR, Output, To
 use crate::definition::{Approval, Concurrency, Definition, Kind, Replay};
 use crate::world::World;
 use crate::world::process::capture::Captured;
-use crate::world::process::sandbox::Sandbox;
 use crate::world::process::tree::signal_name;
 use crate::world::process::{End, Finished, GRACE};
+use crate::world::sandbox::Confinement;
 use crate::world::shell::{ShellCommand, ShellResult};
 
 /// When the call names none, in milliseconds.
@@ -66,21 +66,8 @@ impl Default for Bash {
 }
 
 impl Bash {
-    /// Without a sandbox that isolates: every command is asked for, rules aside.
+    /// Asked for as the session's sandbox makes necessary (check 145).
     pub fn new() -> Self {
-        Self::with_approval(Approval::Always)
-    }
-
-    /// As strict as this sandbox makes necessary.
-    pub fn inside(sandbox: &dyn Sandbox) -> Self {
-        Self::with_approval(if sandbox.isolated() {
-            Approval::Policy
-        } else {
-            Approval::Always
-        })
-    }
-
-    fn with_approval(approval: Approval) -> Self {
         let (description, parameters) = arguments::describe::<BashInput>();
         Self {
             definition: Definition {
@@ -88,7 +75,7 @@ impl Bash {
                 description,
                 parameters,
                 mutating: true,
-                approval,
+                approval: Approval::BySandbox,
                 concurrency: Concurrency::Serial,
                 replay: Replay::Ask,
                 kind: Kind::Execute,
@@ -162,6 +149,7 @@ impl Tool for Bash {
             timeout,
             roots: context.world.roots(),
             live: Some(Arc::new(move |text: &str| journal.output(&call_id, text))),
+            confinement: Confinement::default(),
         };
         let world = &context.world;
         let result = world

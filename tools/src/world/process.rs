@@ -10,7 +10,6 @@ pub mod clean;
 pub mod environment;
 pub mod live;
 mod pump;
-pub mod sandbox;
 pub mod tree;
 
 use std::collections::BTreeMap;
@@ -33,8 +32,10 @@ use crate::world::Environment;
 use crate::world::process::capture::{Capture, CaptureLimits, Captured};
 use crate::world::process::live::LiveSink;
 use crate::world::process::pump::Pump;
-use crate::world::process::sandbox::{NoSandbox, Sandbox, SandboxRefusal};
 use crate::world::process::tree::{Leftover, Look, Tree};
+use crate::world::sandbox::{
+    Confinement, NoSandbox, Reach, Sandbox, SandboxRefusal, SandboxRequest, Wrapped,
+};
 
 /// Bytes of cleaned output for the model.
 pub const SHOWN: usize = 30_000;
@@ -70,6 +71,12 @@ pub struct Program {
     pub environment: BTreeMap<OsString, OsString>,
     /// Standard input; closed when none.
     pub input: Option<OwnedFd>,
+    pub confinement: Confinement,
+}
+
+/// How a foreground program is watched.
+#[derive(Clone, Default)]
+pub struct Watch {
     /// Wall time until the tree is ended.
     pub timeout: Option<Duration>,
     /// Takes live output.
@@ -188,11 +195,22 @@ impl Processes {
         clippy::disallowed_methods,
         reason = "a mark that nobody can guess and no replay needs"
     )]
-    pub async fn start(&self, program: Program) -> Result<Running, ProcessError> {
+    pub async fn start(&self, program: Program, watch: Watch) -> Result<Running, ProcessError> {
         if self.closing.is_cancelled() {
             return Err(ProcessError::Closed);
         }
-        let argv = self.settings.sandbox.wrap(program.argv, &program.cwd)?;
+        let wrapped = match program.confinement {
+            Confinement::Sandboxed { network } => self.settings.sandbox.wrap(SandboxRequest {
+                argv: program.argv,
+                cwd: program.cwd.clone(),
+                reach: Reach {
+                    network,
+                    ..Reach::default()
+                },
+                tty: false,
+            })?,
+            Confinement::Outside => Wrapped::unchanged(program.argv),
+        };
         let mark = uuid::Uuid::new_v4().simple().to_string();
         let scratch = &self.settings.scratch;
         let path = if scratch.as_os_str().is_empty() {
@@ -203,7 +221,7 @@ impl Processes {
         let mut variables = program.environment;
         variables.insert(environment::TREE.into(), mark.clone().into());
         let launch = Launch {
-            argv,
+            argv: wrapped.argv,
             cwd: program.cwd,
             variables,
             input: program.input,
@@ -226,7 +244,7 @@ impl Processes {
             file: KEPT,
             path,
         })));
-        let pump = Pump::start(output, Arc::clone(&capture), program.live).map_err(failed)?;
+        let pump = Pump::start(output, Arc::clone(&capture), watch.live).map_err(failed)?;
         let stop = self.closing.child_token();
         let (tell, finished) = oneshot::channel();
         let keeper = Keeper {
@@ -236,7 +254,7 @@ impl Processes {
             capture: Arc::clone(&capture),
             stop: stop.clone(),
             closing: self.closing.clone(),
-            timeout: program.timeout,
+            timeout: watch.timeout,
             grace: self.settings.grace,
         };
         self.keepers.spawn(async move {

@@ -21,7 +21,8 @@ use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
 use tokio_util::sync::CancellationToken;
 
 use crate::world::process::live::LiveSink;
-use crate::world::process::{End, Finished, ProcessError, Processes, Program};
+use crate::world::process::{End, Finished, ProcessError, Processes, Program, Watch};
+use crate::world::sandbox::Confinement;
 use crate::world::shell::carried::{Carried, Report};
 
 /// Room for the report: folder and exported variables.
@@ -49,6 +50,7 @@ pub struct ShellCommand {
     pub roots: Vec<PathBuf>,
     /// Takes live output.
     pub live: Option<LiveSink>,
+    pub confinement: Confinement,
 }
 
 /// A command that ended, and what the model should know of it.
@@ -132,10 +134,17 @@ impl Shell {
             cwd: cwd.clone(),
             environment: given.clone(),
             input: Some(input),
+            confinement: command.confinement,
+        };
+        let watch = Watch {
             timeout: Some(command.timeout),
             live: command.live,
         };
-        let finished = processes.start(program).await?.finish(cancel).await?;
+        let finished = processes
+            .start(program, watch)
+            .await?
+            .finish(cancel)
+            .await?;
         match read_report(&file, report_at) {
             // A report of a command that we ended says where it was, not where it meant to be.
             Some(report) if matches!(finished.end, End::Exited(_)) => {

@@ -216,34 +216,6 @@ fn the_title_is_the_first_line() {
     );
 }
 
-#[test]
-fn an_isolating_sandbox_leaves_it_to_the_rules() {
-    struct Walls;
-    impl Sandbox for Walls {
-        fn name(&self) -> &'static str {
-            "walls"
-        }
-        fn wrap(
-            &self,
-            argv: Vec<std::ffi::OsString>,
-            _cwd: &std::path::Path,
-        ) -> Result<Vec<std::ffi::OsString>, crate::world::process::sandbox::SandboxRefusal>
-        {
-            Ok(argv)
-        }
-        fn isolated(&self) -> bool {
-            true
-        }
-    }
-    assert_eq!(Bash::inside(&Walls).definition().approval, Approval::Policy);
-    assert_eq!(
-        Bash::inside(&crate::world::process::sandbox::NoSandbox)
-            .definition()
-            .approval,
-        Approval::Always
-    );
-}
-
 /// The whole way: a cancel of a turn whose tool hangs gives a result at once, and the next
 /// command runs.
 #[tokio::test(flavor = "multi_thread")]

@@ -38,13 +38,15 @@ impl Bench {
             cwd: self.folder.path().to_owned(),
             environment: self.processes.environment().clone(),
             input: None,
-            timeout: None,
-            live: None,
+            confinement: Confinement::default(),
         }
     }
 
     async fn start(&self, script: &str) -> Running {
-        self.processes.start(self.program(script)).await.unwrap()
+        self.processes
+            .start(self.program(script), Watch::default())
+            .await
+            .unwrap()
     }
 
     async fn run(&self, script: &str) -> Finished {
@@ -149,9 +151,12 @@ async fn check_061_a_cancel_ends_the_whole_tree() {
 #[tokio::test(flavor = "multi_thread")]
 async fn check_153_a_timeout_ends_grandchildren_too() {
     let bench = Bench::new();
-    let mut program = bench.program(&format!("echo shown; {CLINGING}\nsleep 600"));
-    program.timeout = Some(Duration::from_secs(2));
-    let running = bench.processes.start(program).await.unwrap();
+    let program = bench.program(&format!("echo shown; {CLINGING}\nsleep 600"));
+    let watch = Watch {
+        timeout: Some(Duration::from_secs(2)),
+        ..Watch::default()
+    };
+    let running = bench.processes.start(program, watch).await.unwrap();
     let leader = running.pid();
     let finished = running.finish(&CancellationToken::new()).await.unwrap();
     assert_eq!(
@@ -184,7 +189,10 @@ async fn a_shutdown_ends_all_and_starts_no_more() {
     assert!(pids.iter().all(|pid| !is_alive(*pid)));
     assert!(!exists(one.pid()) && !exists(other.pid()));
     assert!(matches!(
-        bench.processes.start(bench.program("true")).await,
+        bench
+            .processes
+            .start(bench.program("true"), Watch::default())
+            .await,
         Err(ProcessError::Closed)
     ));
 }
@@ -333,7 +341,7 @@ async fn a_missing_program_or_folder_is_named() {
     program.argv = vec!["no-such-program".into()];
     let error = bench
         .processes
-        .start(program)
+        .start(program, Watch::default())
         .await
         .err()
         .unwrap()
@@ -344,11 +352,17 @@ async fn a_missing_program_or_folder_is_named() {
     );
     let mut program = bench.program("true");
     program.cwd = bench.folder.path().join("none");
-    assert!(bench.processes.start(program).await.is_err());
+    assert!(
+        bench
+            .processes
+            .start(program, Watch::default())
+            .await
+            .is_err()
+    );
     let mut program = bench.program("true");
     program.argv.clear();
     assert!(matches!(
-        bench.processes.start(program).await,
+        bench.processes.start(program, Watch::default()).await,
         Err(ProcessError::Empty)
     ));
 }
@@ -360,11 +374,14 @@ async fn everything_starts_through_the_sandbox() {
         fn name(&self) -> &'static str {
             "echo"
         }
-        fn wrap(&self, argv: Vec<OsString>, _cwd: &Path) -> Result<Vec<OsString>, SandboxRefusal> {
+        fn wrap(&self, request: SandboxRequest) -> Result<Wrapped, SandboxRefusal> {
+            let argv = request.argv;
             if argv.iter().any(|word| word == "forbidden") {
                 return Err(SandboxRefusal("not this".to_owned()));
             }
-            Ok(std::iter::once("echo".into()).chain(argv).collect())
+            Ok(Wrapped::unchanged(
+                std::iter::once("echo".into()).chain(argv).collect(),
+            ))
         }
         fn isolated(&self) -> bool {
             true
@@ -378,7 +395,7 @@ async fn everything_starts_through_the_sandbox() {
     assert_eq!(bench.run("true").await.output.text, "bash --norc -c true\n");
     let refused = bench
         .processes
-        .start(bench.program("forbidden"))
+        .start(bench.program("forbidden"), Watch::default())
         .await
         .err()
         .unwrap();
@@ -422,11 +439,14 @@ async fn output_without_an_end_does_not_hold_up_the_result() {
 async fn live_output_comes_while_the_program_runs_and_is_bounded() {
     let bench = Bench::new();
     let (tell, mut told) = tokio::sync::mpsc::channel(1024);
-    let mut program = bench.program("printf 'waiting \\e[31mnow'; until [[ -e go ]]; do sleep 0.01; done; yes | head -c 1000000");
-    program.live = Some(Arc::new(move |text: &str| {
-        tell.try_send(text.to_owned()).unwrap();
-    }));
-    let running = bench.processes.start(program).await.unwrap();
+    let program = bench.program("printf 'waiting \\e[31mnow'; until [[ -e go ]]; do sleep 0.01; done; yes | head -c 1000000");
+    let watch = Watch {
+        live: Some(Arc::new(move |text: &str| {
+            tell.try_send(text.to_owned()).unwrap();
+        })),
+        ..Watch::default()
+    };
+    let running = bench.processes.start(program, watch).await.unwrap();
     assert_eq!(told.recv().await.unwrap(), "waiting now");
     std::fs::write(bench.folder.path().join("go"), "").unwrap();
     running.finish(&CancellationToken::new()).await.unwrap();

@@ -62,6 +62,7 @@ impl Bench {
             timeout,
             roots: vec![self.work()],
             live: None,
+            confinement: Confinement::default(),
         };
         self.shell
             .run(&self.processes, command, cancel)
@@ -319,6 +320,7 @@ async fn a_zero_byte_is_refused() {
         timeout: Duration::from_secs(1),
         roots: Vec::new(),
         live: None,
+        confinement: Confinement::default(),
     };
     let refused = bench
         .shell
@@ -342,6 +344,7 @@ async fn without_bash_the_refusal_says_so() {
         timeout: Duration::from_secs(1),
         roots: Vec::new(),
         live: None,
+        confinement: Confinement::default(),
     };
     let refused = shell
         .run(&bench.processes, command, &CancellationToken::new())
