@@ -7,9 +7,11 @@ use async_trait::async_trait;
 use terret_log::{ImageRef, Payload};
 use terret_tools::call::{Call, CallJournal, CallResult, Fault, FileChange, ImageBytes};
 use terret_tools::definition::{Definition, Replay};
+use terret_tools::world::jobs::{Job, JobId};
 
 use crate::approvals::stored_change;
 use crate::core::Core;
+use crate::jobs::started_event;
 
 pub(crate) struct CallLog(pub(crate) Arc<Core>);
 
@@ -43,11 +45,7 @@ impl CallJournal for CallLog {
         self.0.append_for_call(&call.id, payload)?;
         if definition.replay != Replay::Safe {
             // A power cut must not forget that an effect which cannot be repeated began.
-            self.0
-                .syncer()
-                .sync()
-                .await
-                .map_err(|error| Fault(format!("the log could not be made durable: {error}")))?;
+            durable(&self.0).await?;
         }
         Ok(())
     }
@@ -98,6 +96,43 @@ impl CallJournal for CallLog {
         Ok(())
     }
 
+    async fn job_started(&self, call_id: &str, job: &Job) -> Result<(), Fault> {
+        // Whoever repeats a call finds its job, which was logged before the crash.
+        let known = self
+            .0
+            .state(|state| state.jobs.get(job.id.as_str()).is_some());
+        if !known {
+            let payload = started_event(call_id, job);
+            self.0.append_for_call(call_id, payload)?;
+        }
+        durable(&self.0).await
+    }
+
+    fn job_cursor(&self, id: &JobId) -> u64 {
+        self.0.state(|state| state.jobs.cursor(id.as_str()))
+    }
+
+    fn job_collected_out(&self, id: &JobId) -> bool {
+        self.0.state(|state| state.jobs.collected_out(id.as_str()))
+    }
+
+    async fn job_collecting(
+        &self,
+        call_id: &str,
+        id: &JobId,
+        upto: u64,
+        ended: bool,
+    ) -> Result<(), Fault> {
+        let payload = Payload::JobCollected {
+            call_id: call_id.to_owned(),
+            id: id.as_str().to_owned(),
+            upto,
+            ended,
+        };
+        self.0.append_for_call(call_id, payload)?;
+        Ok(())
+    }
+
     async fn finished(&self, call: &Call, result: &CallResult) -> Result<(), Fault> {
         let (content, error, images) = match &result.content {
             Ok(output) => (Some(output.render()), None, output.images.as_slice()),
@@ -112,6 +147,13 @@ impl CallJournal for CallLog {
         self.0.append_for_call(&call.id, payload)?;
         Ok(())
     }
+}
+
+async fn durable(core: &Core) -> Result<(), Fault> {
+    core.syncer()
+        .sync()
+        .await
+        .map_err(|error| Fault(format!("the log could not be made durable: {error}")))
 }
 
 /// Keeps the images of a result as blobs, off the runtime.

@@ -13,6 +13,7 @@ mod diff;
 mod files;
 mod follower;
 mod handshake;
+mod job_card;
 mod options;
 mod sessions;
 mod turns;

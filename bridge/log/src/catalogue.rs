@@ -67,6 +67,10 @@ impl Payload {
             Self::ToolResult { .. } => "tool/result",
             Self::FileSeen { .. } => "file/seen",
             Self::FileChanged { .. } => "file/changed",
+            Self::JobStarted { .. } => "job/started",
+            Self::JobProgress { .. } => "job/progress",
+            Self::JobCollected { .. } => "job/collected",
+            Self::JobEnded { .. } => "job/ended",
             Self::ApprovalRequested { .. } => "approval/requested",
             Self::ApprovalResolved { .. } => "approval/resolved",
             Self::PolicyUpdated { .. } => "policy/updated",
@@ -206,7 +210,7 @@ pub fn catalogue() -> &'static [EventType] {
         may("blocks", "the prompt as the editor sent it, for replay"),
         may(
             "source",
-            "`steer`, a prompt during a turn (default), or `terret`, a line of ours",
+            "`steer`, a prompt during a turn (default), `terret`, a line of ours, or `jobs`, the line that names all jobs that ended since the last one",
         ),
     ];
     const TYPES: &[EventType] = &[
@@ -367,6 +371,57 @@ pub fn catalogue() -> &'static [EventType] {
             ],
             "loop, before the file gets its new content",
             "editor, undo, the guard against stale edits",
+        ),
+        own(
+            "job/started",
+            &[
+                must("id", "the job"),
+                must("call_id", "the call that started it"),
+                must("command", "what it runs, for people"),
+                may("description", "what it is for"),
+                may("keep", "it outlives a clean end of the session"),
+            ],
+            "loop, when the job's keeper runs; on the disk before the call goes on",
+            "editor, the index, resume",
+        ),
+        own(
+            "job/progress",
+            &[
+                must("id", "the job"),
+                must("call_id", "the call that started it"),
+                must("tail", "its last lines"),
+                must("written", "bytes that it wrote so far"),
+            ],
+            "engine, ever more seldom while the job writes",
+            "editor, on the card of the call; in a replay only while the job runs",
+        ),
+        own(
+            "job/collected",
+            &[
+                must("call_id", "the call whose result holds the output"),
+                must("id", "the job"),
+                must("upto", "the byte up to which it does"),
+                may("ended", "it holds the job's end too"),
+            ],
+            "loop, before that result; it takes effect with it",
+            "the job tools: what was collected is not collected again",
+        ),
+        own(
+            "job/ended",
+            &[
+                must("id", "the job"),
+                must("call_id", "the call that started it"),
+                must(
+                    "outcome",
+                    "`how`: `exited` with `status`, `signalled` with `signal`, `stopped`, or `lost` with `reason`",
+                ),
+                must("ran_for", "milliseconds, as far as they are known"),
+                must("written", "bytes that it wrote"),
+                may("dropped", "bytes of these that were not kept"),
+                may("tail", "its last lines"),
+            ],
+            "engine, when nothing of the job is left, also between turns",
+            "editor, the index; the model by one line in its next request",
         ),
         seed(
             "approval/requested",

@@ -142,6 +142,58 @@ pub enum Payload {
     #[serde(rename = "file/changed")]
     FileChanged { call_id: String, change: FileChange },
 
+    // --- jobs --------------------------------------------------------------
+    /// Ours: the call started a job, a process that outlives it. `id` is the job's.
+    #[serde(rename = "job/started")]
+    JobStarted {
+        id: String,
+        call_id: String,
+        command: String,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        description: Option<String>,
+        /// It outlives a clean end of the session.
+        #[serde(default, skip_serializing_if = "is_false")]
+        keep: bool,
+    },
+    /// Ours: a running job's last lines, for the editor. Never part of history; seldom,
+    /// so that a noisy job of many hours adds a bounded number of events.
+    #[serde(rename = "job/progress")]
+    JobProgress {
+        id: String,
+        call_id: String,
+        tail: String,
+        /// Bytes that it wrote so far.
+        written: u64,
+    },
+    /// Ours: the result of `call_id` will hold the job's output up to the byte `upto`,
+    /// and its end when `ended`. It takes effect when that result is logged, so a crash
+    /// in between loses nothing.
+    #[serde(rename = "job/collected")]
+    JobCollected {
+        call_id: String,
+        id: String,
+        upto: u64,
+        #[serde(default, skip_serializing_if = "is_false")]
+        ended: bool,
+    },
+    /// Ours: the job is over, with all that came from it.
+    #[serde(rename = "job/ended")]
+    JobEnded {
+        id: String,
+        call_id: String,
+        outcome: JobOutcome,
+        /// Milliseconds, as far as they are known.
+        ran_for: u64,
+        /// Bytes that it wrote.
+        written: u64,
+        /// Bytes of these that were not kept.
+        #[serde(default, skip_serializing_if = "is_zero")]
+        dropped: u64,
+        /// Its last lines.
+        #[serde(default, skip_serializing_if = "String::is_empty")]
+        tail: String,
+    },
+
     // --- permissions -------------------------------------------------------
     /// Written before anyone is asked. `id` is ours and unique in the session.
     #[serde(rename = "approval/requested")]
@@ -239,6 +291,20 @@ pub enum TurnStatus {
     /// The model refused (`ACP refusal`): the prompt and all after it in this turn
     /// leave the history that the model sees; the editor keeps them.
     Refused,
+}
+
+/// How a job ended.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "how", rename_all = "snake_case")]
+pub enum JobOutcome {
+    /// With the status of its first process.
+    Exited { status: i32 },
+    /// Its first process was killed by a signal, not by us.
+    Signalled { signal: i32 },
+    /// We ended it: a person or a model stopped it, or its session ended.
+    Stopped,
+    /// Nobody saw its end; why, in words.
+    Lost { reason: String },
 }
 
 /// What a step cost, as its provider reported it.
@@ -359,8 +425,10 @@ pub enum InjectedBy {
     /// A prompt that arrived while a turn ran.
     #[default]
     Steer,
-    /// A line of ours: jobs that ended, a reason for a refusal.
+    /// A line of ours, such as a reason for a refusal.
     Terret,
+    /// The one line that names all jobs that ended since the last such line.
+    Jobs,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

@@ -15,6 +15,7 @@ use std::path::{Path, PathBuf};
 use rusqlite::{Connection, OptionalExtension as _, Row, params};
 
 use crate::error::StoreError;
+use crate::event::JobOutcome;
 use crate::hex;
 use crate::id::SessionId;
 use crate::projection::UsageTotals;
@@ -92,6 +93,33 @@ pub struct PendingRow {
     pub offered_rule: Option<String>,
     /// Unix milliseconds.
     pub requested_at: u64,
+}
+
+/// A job of any session, as its log knows it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct JobRow {
+    pub session: SessionId,
+    /// The call that started it.
+    pub call_id: String,
+    pub id: String,
+    pub command: String,
+    pub description: Option<String>,
+    /// It outlives a clean end of its session.
+    pub keep: bool,
+    /// Unix milliseconds.
+    pub started_at: u64,
+    /// None while it runs, as far as its log says.
+    pub outcome: Option<JobOutcome>,
+    /// Unix milliseconds.
+    pub ended_at: Option<u64>,
+    /// Milliseconds; 0 while it runs.
+    pub ran_for: u64,
+    /// Bytes that it wrote, as far as its log says.
+    pub written: u64,
+    /// Bytes of these that were not kept.
+    pub dropped: u64,
+    /// Its last lines, as last logged.
+    pub tail: String,
 }
 
 impl Index {
@@ -250,6 +278,26 @@ impl Index {
         )
     }
 
+    /// The jobs of one session, or of all, oldest first; with `ended` also those that are
+    /// over.
+    ///
+    /// # Errors
+    /// [`StoreError::Index`].
+    pub fn jobs(
+        &self,
+        session: Option<&SessionId>,
+        ended: bool,
+    ) -> Result<Vec<JobRow>, StoreError> {
+        self.query(
+            "SELECT session, call_id, id, command, description, keep, started_at, outcome, ended_at, ran_for, written,
+                 dropped, tail
+             FROM jobs WHERE (?1 IS NULL OR session = ?1) AND (?2 OR outcome IS NULL)
+             ORDER BY started_at, session, seq",
+            params![session.map(SessionId::as_str), ended],
+            job_row,
+        )
+    }
+
     /// What was said to and by models in all sessions: each word of `text` must be in
     /// the message, the last one as a beginning. Best first.
     ///
@@ -325,6 +373,26 @@ fn session_row(row: &Row<'_>) -> rusqlite::Result<SessionRow> {
         open_turn: row.get(20)?,
         problem: row.get(21)?,
         pending_approvals: unsigned_at(row, 22)?,
+    })
+}
+
+fn job_row(row: &Row<'_>) -> rusqlite::Result<JobRow> {
+    Ok(JobRow {
+        session: id_at(row, 0)?,
+        call_id: row.get(1)?,
+        id: row.get(2)?,
+        command: row.get(3)?,
+        description: row.get(4)?,
+        keep: row.get(5)?,
+        started_at: unsigned_at(row, 6)?,
+        outcome: row
+            .get::<_, Option<String>>(7)?
+            .and_then(|outcome| serde_json::from_str(&outcome).ok()),
+        ended_at: row.get::<_, Option<i64>>(8)?.map(unsigned),
+        ran_for: unsigned_at(row, 9)?,
+        written: unsigned_at(row, 10)?,
+        dropped: unsigned_at(row, 11)?,
+        tail: row.get(12)?,
     })
 }
 

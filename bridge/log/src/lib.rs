@@ -34,18 +34,18 @@ pub use catalogue::{PayloadError, catalogue, events_page};
 pub use clock::{Clock, SystemClock, moment};
 pub use error::{AppendError, BlobError, StoreError};
 pub use event::{
-    Event, FileChange, ImageRef, InjectedBy, Part, Payload, PromptBlock, RuleEffect, Severity,
-    StepUsage, ToolSchema, TurnStatus, Verdict,
+    Event, FileChange, ImageRef, InjectedBy, JobOutcome, Part, Payload, PromptBlock, RuleEffect,
+    Severity, StepUsage, ToolSchema, TurnStatus, Verdict,
 };
 pub use id::{BadSessionId, SessionId};
-pub use index::{Index, Page, PendingRow, SearchHit, SessionFilter, SessionRow};
+pub use index::{Index, JobRow, Page, PendingRow, SearchHit, SessionFilter, SessionRow};
 pub use layer::{FileLayer, RealFiles};
 pub use line::{FORMAT_VERSION, MAX_LINE_BYTES};
 pub use projection::editor::{self, EditorFold, EditorItem};
 pub use projection::{
-    Created, FrameContent, History, HistoryMessage, HistoryPart, HistoryRole, OpenTurn, OwedCall,
-    PendingApproval, PendingApprovals, Plan, PlanEntry, PlanStatus, RecordedVerdict, RequestFrame,
-    SessionRule, SessionRules, SessionState, TurnState, UsageTotals,
+    Created, FrameContent, History, HistoryMessage, HistoryPart, HistoryRole, JobEnd, JobRecord,
+    Jobs, OpenTurn, OwedCall, PendingApproval, PendingApprovals, Plan, PlanEntry, PlanStatus,
+    RecordedVerdict, RequestFrame, SessionRule, SessionRules, SessionState, TurnState, UsageTotals,
 };
 pub use reader::EventReader;
 pub use session_log::SessionLog;

@@ -4,6 +4,7 @@
 mod approvals;
 pub mod editor;
 mod history;
+pub(crate) mod jobs;
 mod plan;
 mod rules;
 mod turn;
@@ -20,6 +21,7 @@ use crate::id::SessionId;
 pub use crate::event::Part as HistoryPart;
 pub use approvals::{PendingApproval, PendingApprovals, RecordedVerdict};
 pub use history::{Digest, History, HistoryMessage, HistoryRole, INTERRUPTED, is_tool_name};
+pub use jobs::{JobEnd, JobRecord, Jobs};
 pub use plan::{Plan, PlanEntry, PlanStatus};
 pub use rules::{SessionRule, SessionRules};
 pub use turn::{OpenTurn, OwedCall, TurnState};
@@ -41,6 +43,7 @@ pub struct SessionState {
     pub plan: Plan,
     pub usage: UsageTotals,
     pub approvals: PendingApprovals,
+    pub jobs: Jobs,
     pub rules: SessionRules,
     /// The last choice for each option: `mode`, `model`, `thinking`.
     pub options: BTreeMap<String, String>,
@@ -115,6 +118,7 @@ impl SessionState {
         self.plan.apply(event);
         self.usage.apply(event);
         self.approvals.apply(event);
+        self.jobs.apply(event);
         self.rules.apply(event);
         self.turn.apply(event);
         self.apply_own(event);

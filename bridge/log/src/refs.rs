@@ -44,6 +44,10 @@ impl Payload {
             | Self::ToolStarted { .. }
             | Self::ToolOutput { .. }
             | Self::FileSeen { .. }
+            | Self::JobStarted { .. }
+            | Self::JobProgress { .. }
+            | Self::JobCollected { .. }
+            | Self::JobEnded { .. }
             | Self::ApprovalResolved { .. }
             | Self::PolicyUpdated { .. }
             | Self::RuleAdded { .. }

@@ -43,6 +43,8 @@ pub(crate) struct Card {
     pub started: bool,
     /// Output goes to a terminal that the client draws.
     terminal: bool,
+    /// A job of this call runs: the card goes on behind the call's result.
+    pub job: bool,
     /// Contents for the changes of files, by path.
     changes: Vec<(String, Vec<v1::ToolCallContent>)>,
     output: Output,
@@ -90,6 +92,7 @@ impl Card {
             hidden: false,
             started: false,
             terminal: false,
+            job: false,
             changes: Vec::new(),
             output: Output::default(),
         }
@@ -107,6 +110,7 @@ impl Card {
             hidden: false,
             started: false,
             terminal: false,
+            job: false,
             changes: Vec::new(),
             output: Output::default(),
         }
@@ -116,7 +120,8 @@ impl Card {
     /// a terminal that the client draws.
     pub(crate) fn announce(&mut self, id: &str, terminal: bool, cwd: &str) -> v1::SessionUpdate {
         self.announced = true;
-        self.terminal = terminal && self.kind == v1::ToolKind::Execute;
+        self.terminal =
+            terminal && self.kind == v1::ToolKind::Execute && !starts_job(&self.name, &self.args);
         let status = if self.started {
             v1::ToolCallStatus::InProgress
         } else {
@@ -350,6 +355,12 @@ impl Output {
             self.cut = true;
         }
     }
+}
+
+/// Whether a call is to start a job. Its last lines take the place of those before them,
+/// which nothing in a terminal can.
+fn starts_job(name: &str, args: &Value) -> bool {
+    name == "job_start" || args.get("run_in_background") == Some(&Value::Bool(true))
 }
 
 /// An update of a card.

@@ -22,6 +22,7 @@ use super::asks::Ask;
 use super::card::{self, Card};
 use super::diff::{self, text_content};
 use super::handshake::Client;
+use super::job_card::{self, Ended};
 use super::options;
 use crate::text::{encoded_len, ends, front, line, pieces};
 use crate::time::iso;
@@ -170,6 +171,34 @@ impl View {
                 self.tool_result(&id, content.as_deref(), error.as_deref(), images)
                     .await;
             }
+            EditorItem::JobStarted { id, .. } => self.job_started(&id),
+            EditorItem::JobProgress {
+                id,
+                job,
+                tail,
+                written,
+            } => self.job_progress(&id, &job, &tail, written),
+            EditorItem::JobEnded {
+                id,
+                job,
+                command,
+                outcome,
+                ran_for,
+                written,
+                dropped,
+                tail,
+            } => self.job_ended(
+                &id,
+                &Ended {
+                    job: &job,
+                    command: &command,
+                    outcome: &outcome,
+                    ran_for,
+                    written,
+                    dropped,
+                    tail: &tail,
+                },
+            ),
             EditorItem::ApprovalRequested {
                 id,
                 call_id,
@@ -428,6 +457,14 @@ impl View {
         images: Vec<ImageRef>,
     ) {
         let shown = self.announce(id);
+        if self.cards.get(id).is_some_and(|card| card.job) {
+            // The call is over and its job is not, whatever became of the call.
+            if shown {
+                let text = error.or(content).unwrap_or_default();
+                self.update(job_card::goes_on(id, text));
+            }
+            return;
+        }
         let Some(card) = self.cards.remove(id) else {
             return;
         };
@@ -451,6 +488,40 @@ impl View {
         let replayed = self.phase == Phase::Replay;
         for update in card.finish(id, result, blocks, replayed) {
             self.update(update);
+        }
+    }
+
+    // --- jobs --------------------------------------------------------------
+
+    fn job_started(&mut self, id: &str) {
+        let shown = self.announce(id);
+        let Some(card) = self.cards.get_mut(id) else {
+            return;
+        };
+        card.job = true;
+        // In a replay nothing else may follow: the log may end here.
+        if shown && self.phase == Phase::Replay {
+            let update = card.start(id);
+            self.update(update);
+        }
+    }
+
+    fn job_progress(&mut self, id: &str, job: &str, tail: &str, written: u64) {
+        if self.announce(id) {
+            self.update(job_card::progress(id, job, tail, written));
+        }
+    }
+
+    /// Also between turns, and for whoever looks elsewhere where the client has a place
+    /// for that: as text it would be taken for the model's.
+    fn job_ended(&mut self, id: &str, ended: &Ended<'_>) {
+        let shown = self.announce(id);
+        self.cards.remove(id);
+        if shown {
+            self.update(job_card::end(id, ended));
+        }
+        if self.client.notices && self.phase == Phase::Live {
+            self.update(job_card::notice(ended));
         }
     }
 

@@ -71,6 +71,26 @@ fn samples() -> Vec<(&'static str, Value, Value)> {
         ),
         same("file/changed", json!({"call_id": "c", "change": change})),
         (
+            "job/started",
+            json!({"id": "j", "call_id": "c", "command": "make", "description": "d", "keep": true}),
+            json!({"id": "j", "call_id": "c", "command": "make"}),
+        ),
+        same(
+            "job/progress",
+            json!({"id": "j", "call_id": "c", "tail": "x", "written": 1}),
+        ),
+        (
+            "job/collected",
+            json!({"call_id": "c", "id": "j", "upto": 1, "ended": true}),
+            json!({"call_id": "c", "id": "j", "upto": 1}),
+        ),
+        (
+            "job/ended",
+            json!({"id": "j", "call_id": "c", "outcome": {"how": "exited", "status": 1}, "ran_for": 1,
+                   "written": 2, "dropped": 1, "tail": "x"}),
+            json!({"id": "j", "call_id": "c", "outcome": {"how": "stopped"}, "ran_for": 1, "written": 2}),
+        ),
+        (
             "approval/requested",
             json!({"id": "a", "call_id": "c", "name": "n", "args": {}, "title": "t", "reason": "r",
                    "preview": [change], "offered_rule": "Bash"}),

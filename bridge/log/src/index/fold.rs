@@ -7,7 +7,7 @@ use rusqlite::{Connection, OptionalExtension as _, Transaction, TransactionBehav
 
 use super::{signed, unsigned};
 use crate::error::StoreError;
-use crate::event::{Event, InjectedBy, Part, Payload};
+use crate::event::{Event, InjectedBy, JobOutcome, Part, Payload};
 use crate::id::SessionId;
 use crate::platform::FileIdentity;
 use crate::projection::UsageTotals;
@@ -255,12 +255,99 @@ fn apply_rows(transaction: &Transaction<'_>, id: &str, event: &Event) -> rusqlit
             .prepare_cached("DELETE FROM pending WHERE session = ?1 AND request = ?2")?
             .execute([id, request])
             .map(drop),
+        Payload::JobStarted { .. }
+        | Payload::JobProgress { .. }
+        | Payload::JobEnded { .. }
+        | Payload::SessionForked { .. } => apply_job(transaction, id, event),
         Payload::TurnStart { .. } | Payload::TurnEnd { .. } => transaction
             .prepare_cached("DELETE FROM pending WHERE session = ?1")?
             .execute([id])
             .map(drop),
         _ => Ok(()),
     }
+}
+
+/// The row of a job, keyed by its session and the call that started it.
+fn apply_job(transaction: &Transaction<'_>, id: &str, event: &Event) -> rusqlite::Result<()> {
+    match &event.payload {
+        Payload::JobStarted {
+            id: job,
+            call_id,
+            command,
+            description,
+            keep,
+        } => transaction
+            .prepare_cached(
+                "INSERT OR IGNORE INTO jobs VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, NULL, NULL, 0, 0, 0, '')",
+            )?
+            .execute(params![
+                id,
+                call_id,
+                job,
+                signed(event.seq),
+                command,
+                description,
+                keep,
+                signed(event.at)
+            ])
+            .map(drop),
+        Payload::JobProgress {
+            id: job,
+            call_id,
+            tail,
+            written,
+        } => transaction
+            .prepare_cached(
+                "UPDATE jobs SET tail = ?4, written = ?5
+                 WHERE session = ?1 AND call_id = ?2 AND id = ?3 AND outcome IS NULL",
+            )?
+            .execute(params![id, call_id, job, tail, signed(*written)])
+            .map(drop),
+        Payload::JobEnded {
+            id: job,
+            call_id,
+            outcome,
+            ran_for,
+            written,
+            dropped,
+            tail,
+        } => transaction
+            .prepare_cached(
+                "UPDATE jobs SET outcome = ?4, ended_at = ?5, ran_for = ?6, written = ?7, dropped = ?8, tail = ?9
+                 WHERE session = ?1 AND call_id = ?2 AND id = ?3 AND outcome IS NULL",
+            )?
+            .execute(params![
+                id,
+                call_id,
+                job,
+                outcome_text(outcome),
+                signed(event.at),
+                signed(*ran_for),
+                signed(*written),
+                signed(*dropped),
+                tail
+            ])
+            .map(drop),
+        // The copy has the log and not the processes.
+        Payload::SessionForked { .. } => {
+            let reason = crate::projection::jobs::LEFT_BEHIND.to_owned();
+            transaction
+                .prepare_cached(
+                    "UPDATE jobs SET outcome = ?2, ended_at = ?3 WHERE session = ?1 AND outcome IS NULL",
+                )?
+                .execute(params![
+                    id,
+                    outcome_text(&JobOutcome::Lost { reason }),
+                    signed(event.at)
+                ])
+                .map(drop)
+        }
+        _ => Ok(()),
+    }
+}
+
+fn outcome_text(outcome: &JobOutcome) -> String {
+    serde_json::to_string(outcome).unwrap_or_default()
 }
 
 fn add_message(
@@ -409,6 +496,7 @@ fn forget_in(transaction: &Transaction<'_>, id: &str) -> rusqlite::Result<()> {
     for sql in [
         "DELETE FROM sessions WHERE id = ?1",
         "DELETE FROM pending WHERE session = ?1",
+        "DELETE FROM jobs WHERE session = ?1",
         "DELETE FROM messages WHERE session = ?1",
     ] {
         transaction.prepare_cached(sql)?.execute([id])?;

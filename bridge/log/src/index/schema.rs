@@ -17,11 +17,12 @@ use crate::error::StoreError;
 use crate::platform;
 
 /// Grows with every change of the tables or of what is folded into them.
-const VERSION: i64 = 1;
+const VERSION: i64 = 2;
 
 const TABLES: &str = "
     DROP TABLE IF EXISTS sessions;
     DROP TABLE IF EXISTS pending;
+    DROP TABLE IF EXISTS jobs;
     DROP TABLE IF EXISTS search;
     DROP TABLE IF EXISTS messages;
     CREATE TABLE sessions (
@@ -49,6 +50,16 @@ const TABLES: &str = "
         offered_rule TEXT, requested_at INTEGER NOT NULL,
         PRIMARY KEY (session, seq)
     ) STRICT;
+    CREATE TABLE jobs (
+        session TEXT NOT NULL, call_id TEXT NOT NULL, id TEXT NOT NULL, seq INTEGER NOT NULL,
+        command TEXT NOT NULL, description TEXT, keep INTEGER NOT NULL,
+        started_at INTEGER NOT NULL,
+        -- Of its end, as JSON; null while it runs.
+        outcome TEXT, ended_at INTEGER, ran_for INTEGER NOT NULL,
+        written INTEGER NOT NULL, dropped INTEGER NOT NULL, tail TEXT NOT NULL,
+        PRIMARY KEY (session, call_id)
+    ) STRICT;
+    CREATE INDEX jobs_running ON jobs (session) WHERE outcome IS NULL;
     CREATE TABLE messages (
         row INTEGER PRIMARY KEY,
         session TEXT NOT NULL, seq INTEGER NOT NULL, at INTEGER NOT NULL,

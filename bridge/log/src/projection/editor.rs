@@ -1,16 +1,17 @@
 //! What an editor sees of a session: the same items live and in a replay, with the
 //! same ids, so that a reloaded thread looks like the one that was left (R040).
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use serde_json::Value;
 
 use super::history::INTERRUPTED;
+use super::jobs::LEFT_BEHIND;
 use super::plan::{Plan, PlanEntry};
 use super::usage::UsageTotals;
 use crate::event::{
-    Event, FileChange, ImageRef, InjectedBy, Part, Payload, PromptBlock, Severity, TurnStatus,
-    Verdict,
+    Event, FileChange, ImageRef, InjectedBy, JobOutcome, Part, Payload, PromptBlock, Severity,
+    TurnStatus, Verdict,
 };
 
 /// One thing to show. Text items with one `message_id` are pieces of one message.
@@ -53,6 +54,32 @@ pub enum EditorItem {
         content: Option<String>,
         error: Option<String>,
         images: Vec<ImageRef>,
+    },
+    /// The call started a job: its card goes on until the job ends, also behind the call's
+    /// result. `id` is the call's.
+    JobStarted {
+        id: String,
+        job: String,
+        command: String,
+    },
+    /// The last lines of a running job, in the place of what was shown before.
+    JobProgress {
+        id: String,
+        job: String,
+        tail: String,
+        written: u64,
+    },
+    /// The job of a call is over, and with it the call's card.
+    JobEnded {
+        id: String,
+        job: String,
+        command: String,
+        outcome: JobOutcome,
+        /// Milliseconds.
+        ran_for: u64,
+        written: u64,
+        dropped: u64,
+        tail: String,
     },
     ApprovalRequested {
         id: String,
@@ -119,6 +146,8 @@ pub struct EditorFold {
     calls: HashMap<String, Call>,
     /// The order in which they came.
     order: Vec<String>,
+    /// Jobs that run, by the call that started them.
+    jobs: BTreeMap<String, Job>,
 }
 
 /// What is known of a message before it is whole.
@@ -147,6 +176,15 @@ struct Call {
     held_output: String,
 }
 
+/// What is known of a job that runs.
+#[derive(Debug, Clone)]
+struct Job {
+    id: String,
+    command: String,
+    /// In a replay: its last lines and how much it wrote, shown if it still runs.
+    held: Option<(String, u64)>,
+}
+
 impl EditorFold {
     /// A fold at the beginning of a log.
     pub fn new(mode: Mode) -> Self {
@@ -157,6 +195,7 @@ impl EditorFold {
             stream: Stream::default(),
             calls: HashMap::new(),
             order: Vec::new(),
+            jobs: BTreeMap::new(),
         }
     }
 
@@ -193,6 +232,10 @@ impl EditorFold {
                     text: text.clone(),
                 });
             }
+            Payload::JobStarted { .. }
+            | Payload::JobProgress { .. }
+            | Payload::JobEnded { .. }
+            | Payload::SessionForked { .. } => self.apply_job(&event.payload, out),
             Payload::TurnStart { .. } => {
                 self.close_turn(out);
                 out.push(EditorItem::TurnStarted);
@@ -325,8 +368,107 @@ impl EditorFold {
         }
     }
 
-    /// The log ends here: shows what a torn turn left.
+    fn apply_job(&mut self, payload: &Payload, out: &mut Vec<EditorItem>) {
+        match payload {
+            Payload::JobStarted {
+                id,
+                call_id,
+                command,
+                ..
+            } => {
+                let job = Job {
+                    id: id.clone(),
+                    command: command.clone(),
+                    held: None,
+                };
+                self.jobs.insert(call_id.clone(), job);
+                out.push(EditorItem::JobStarted {
+                    id: call_id.clone(),
+                    job: id.clone(),
+                    command: command.clone(),
+                });
+            }
+            Payload::JobProgress {
+                id,
+                call_id,
+                tail,
+                written,
+            } => match self.jobs.get_mut(call_id).filter(|job| job.id == *id) {
+                Some(job) if self.mode == Mode::Replay => {
+                    job.held = Some((tail.clone(), *written));
+                }
+                Some(_) => out.push(EditorItem::JobProgress {
+                    id: call_id.clone(),
+                    job: id.clone(),
+                    tail: tail.clone(),
+                    written: *written,
+                }),
+                None => {}
+            },
+            Payload::JobEnded {
+                id,
+                call_id,
+                outcome,
+                ran_for,
+                written,
+                dropped,
+                tail,
+            } => {
+                if self.jobs.get(call_id).is_none_or(|job| job.id != *id) {
+                    return;
+                }
+                let Some(job) = self.jobs.remove(call_id) else {
+                    return;
+                };
+                out.push(EditorItem::JobEnded {
+                    id: call_id.clone(),
+                    job: job.id,
+                    command: job.command,
+                    outcome: outcome.clone(),
+                    ran_for: *ran_for,
+                    written: *written,
+                    dropped: *dropped,
+                    tail: tail.clone(),
+                });
+            }
+            // The copy has the log and not the processes.
+            Payload::SessionForked { .. } => {
+                for (id, job) in std::mem::take(&mut self.jobs) {
+                    let (tail, written) = job.held.unwrap_or_default();
+                    out.push(EditorItem::JobEnded {
+                        id,
+                        job: job.id,
+                        command: job.command,
+                        outcome: JobOutcome::Lost {
+                            reason: LEFT_BEHIND.to_owned(),
+                        },
+                        ran_for: 0,
+                        written,
+                        dropped: 0,
+                        tail,
+                    });
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// The log ends here: shows what a torn turn left, and how running jobs stand.
     pub fn finish(&mut self, out: &mut Vec<EditorItem>) {
+        self.finish_turn(out);
+        for (id, job) in &mut self.jobs {
+            if let Some((tail, written)) = job.held.take() {
+                out.push(EditorItem::JobProgress {
+                    id: id.clone(),
+                    job: job.id.clone(),
+                    tail,
+                    written,
+                });
+            }
+        }
+    }
+
+    fn finish_turn(&mut self, out: &mut Vec<EditorItem>) {
         self.flush_held(out);
         for id in &self.order {
             let Some(call) = self.calls.get_mut(id) else {
@@ -430,9 +572,9 @@ impl EditorFold {
         }
     }
 
-    /// Nothing of the turn goes on, so no card may look as if it did.
+    /// Nothing of the turn goes on, so no card may look as if it did, but those of jobs.
     fn close_turn(&mut self, out: &mut Vec<EditorItem>) {
-        self.finish(out);
+        self.finish_turn(out);
         self.stream = Stream::default();
         self.calls.clear();
         for id in std::mem::take(&mut self.order) {

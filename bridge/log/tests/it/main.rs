@@ -19,6 +19,7 @@ mod editor;
 mod fork;
 mod history;
 mod index;
+mod jobs;
 mod plan;
 mod properties;
 mod replay;
