@@ -10,6 +10,7 @@ pub mod call;
 pub mod definition;
 pub mod floor;
 pub mod gate;
+pub mod helper;
 pub mod mode;
 pub mod pipeline;
 pub mod rules;
@@ -19,3 +20,6 @@ pub mod world;
 
 #[cfg(test)]
 mod testing;
+
+#[cfg(test)]
+own_helpers!();

@@ -39,6 +39,10 @@ impl Environment for ProcessEnvironment {
 }
 
 fn main() -> ExitCode {
+    // Called by a helper's name we are that helper, and nothing else may start.
+    if let Some(code) = terret_engine::room::tools::helper::dispatch() {
+        return code;
+    }
     let cli = Cli::parse();
     match run(cli) {
         Ok(code) => code,

@@ -38,6 +38,9 @@ pub use session::{PromptAnswer, SessionHandle};
 pub use settings::{Limits, Places, Settings};
 pub use status::{AgentStatus, TurnOutcome};
 
+#[cfg(test)]
+terret_tools::own_helpers!();
+
 /// What faces need of the rooms below: events and projections of the log, kinds of
 /// tools, names of models.
 pub mod room {

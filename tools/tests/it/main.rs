@@ -5,6 +5,8 @@
 )]
 #![expect(clippy::expect_used, reason = "a test fails by panicking")]
 
+terret_tools::own_helpers!();
+
 mod seeds;
 
 /// A test file that is not named above would never run.

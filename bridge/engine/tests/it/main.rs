@@ -12,6 +12,8 @@
     reason = "a test that cannot go on should stop at the place"
 )]
 
+terret_tools::own_helpers!();
+
 mod harness;
 
 mod approvals;

@@ -12,6 +12,8 @@
     reason = "a failed unwrap is a failed test"
 )]
 
+terret_engine::room::tools::own_helpers!();
+
 mod approvals;
 mod cancel;
 mod conformance;
