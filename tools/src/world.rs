@@ -23,6 +23,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use crate::helper::HelperProgram;
 use crate::world::editor::EditorFiles;
 use crate::world::files::{FileError, FileHook, FileOperation, Files};
 use crate::world::paths::Root;
@@ -47,6 +48,8 @@ pub struct WorldSettings {
     pub environment: Environment,
     /// What programs start in; none is no sandbox.
     pub sandbox: Option<Arc<dyn Sandbox>>,
+    /// What our own helpers are started from.
+    pub helper: HelperProgram,
     /// The shell's program; looked for when none.
     pub bash: Option<PathBuf>,
     /// Asked before each file operation, in order.
@@ -80,7 +83,7 @@ pub struct World {
     files: Files,
     scratch: PathBuf,
     environment: Environment,
-    processes: Processes,
+    processes: Arc<Processes>,
     shell: Shell,
 }
 
@@ -102,12 +105,14 @@ impl World {
             settings.editor,
             settings.hooks,
         );
-        let processes = Processes::new(ProcessSettings {
+        let processes = Arc::new(Processes::new(ProcessSettings {
             environment: settings.environment.clone(),
             sandbox: settings.sandbox.unwrap_or_else(|| Arc::new(NoSandbox)),
+            roots: real_paths(&files),
             scratch: scratch.clone(),
+            helper: settings.helper,
             ..ProcessSettings::default()
-        });
+        }));
         let shell = Shell::new(ShellSettings {
             cwd: files.cwd(),
             bash: settings.bash,
@@ -128,6 +133,7 @@ impl World {
     pub fn set_additional_directories(&self, directories: &[PathBuf]) -> Result<(), WorldError> {
         let roots = Self::roots_of(self.files.given_cwd().as_path(), directories)?;
         self.files.set_roots(roots);
+        self.processes.set_roots(self.roots());
         Ok(())
     }
 
@@ -138,11 +144,7 @@ impl World {
 
     /// The real paths of all roots, the session's folder first.
     pub fn roots(&self) -> Vec<PathBuf> {
-        self.files
-            .roots()
-            .iter()
-            .map(|root| root.real.clone())
-            .collect()
+        real_paths(&self.files)
     }
 
     /// The private folder for full outputs.
@@ -156,8 +158,13 @@ impl World {
     }
 
     /// Starts this session's programs, and ends them with it.
-    pub fn processes(&self) -> &Processes {
+    pub fn processes(&self) -> &Arc<Processes> {
         &self.processes
+    }
+
+    /// Changes the provider that programs start in from now on; what runs is not touched.
+    pub fn set_sandbox(&self, sandbox: Arc<dyn Sandbox>) {
+        self.processes.set_sandbox(sandbox);
     }
 
     /// What this session's commands leave to each other.
@@ -209,6 +216,10 @@ impl World {
         }
         Ok(roots)
     }
+}
+
+fn real_paths(files: &Files) -> Vec<PathBuf> {
+    files.roots().iter().map(|root| root.real.clone()).collect()
 }
 
 /// Whether a path that a person pointed at can be opened; a look alone, of any path,

@@ -1,38 +1,46 @@
 //! Starts programs and ends all that came from them (`design.md §4 Processes`).
 //!
-//! Every program starts through the [`sandbox`] seam, in a session of its own, without
-//! standard input, with a scrubbed [`environment`] and one pipe for both outputs. A task
-//! owns each [`tree::Tree`]: cancel, timeout, a dropped handle and the end of the engine
+//! Every program starts through the [`sandbox`] seam and hangs on a supervisor of ours
+//! ([`crate::helper`]): in a session of its own, without standard input, with a scrubbed
+//! [`environment`] and one pipe for both outputs, which leads straight to us. A task owns
+//! each; cancel, timeout, a dropped handle and the end of the engine, of whatever kind,
 //! all end the whole tree, by a request first and by force after the grace.
+//!
+//! [`sandbox`]: crate::world::sandbox
 
 pub mod capture;
 pub mod clean;
 pub mod environment;
+mod failure;
+pub mod held;
 pub mod live;
+mod owner;
 mod pump;
+mod supervised;
 pub mod tree;
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::DirBuilderExt;
-use std::os::unix::fs::MetadataExt;
-use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use rustix::fd::OwnedFd;
-use tokio::io::unix::AsyncFd;
-use tokio::sync::oneshot;
+use tokio::sync::{oneshot, watch};
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 
+use crate::helper::HelperProgram;
+use crate::helper::link::{Order, Streams, Word};
 use crate::world::Environment;
 use crate::world::process::capture::{Capture, CaptureLimits, Captured};
+use crate::world::process::held::{Held, HeldState};
 use crate::world::process::live::LiveSink;
+use crate::world::process::owner::Launch;
 use crate::world::process::pump::Pump;
-use crate::world::process::tree::{Leftover, Look, Tree};
+use crate::world::process::tree::{Leftover, Strays};
 use crate::world::sandbox::{
     Confinement, NoSandbox, Reach, Sandbox, SandboxRefusal, SandboxRequest, Wrapped,
 };
@@ -49,16 +57,19 @@ pub const CLOSE_GRACE: Duration = Duration::from_millis(500);
 /// How long a cancelled call waits for its tree before it gives its result; the tree's
 /// end goes on without it.
 pub const CANCEL_WAIT: Duration = Duration::from_millis(150);
-/// What is nearly done when the leader ends, such as `>(tee log)`, is no leftover.
-const STRAGGLE: Duration = Duration::from_millis(250);
-
 /// What [`Processes`] start with.
 #[derive(Clone)]
 pub struct ProcessSettings {
     pub environment: Environment,
+    /// The provider to begin with.
     pub sandbox: Arc<dyn Sandbox>,
-    /// Private folder for full outputs; made when it is missing. Empty keeps none.
+    /// The session's roots to begin with: what confined programs may write.
+    pub roots: Vec<PathBuf>,
+    /// Private folder for full outputs and, in its `tmp`, for temporary files; made when
+    /// it is missing. Empty keeps none.
     pub scratch: PathBuf,
+    /// What our own helpers are started from.
+    pub helper: HelperProgram,
     /// [`GRACE`] unless a test is in a hurry.
     pub grace: Duration,
 }
@@ -118,9 +129,14 @@ pub enum ProcessError {
         #[source]
         source: std::io::Error,
     },
+    #[error("the supervisor for a program cannot be started: {source}")]
+    Supervisor {
+        #[source]
+        source: std::io::Error,
+    },
     #[error("no more programs are started: the session has ended")]
     Closed,
-    #[error("the program's keeper was lost; what it started was killed")]
+    #[error("the program's supervisor was lost; what it started was killed")]
     Lost,
 }
 
@@ -128,17 +144,30 @@ pub enum ProcessError {
 pub struct Processes {
     settings: ProcessSettings,
     inherited: BTreeMap<OsString, OsString>,
-    setsid: Option<PathBuf>,
+    temporary: PathBuf,
+    /// The provider and the roots, which may change while programs run.
+    confinement: Mutex<(Arc<dyn Sandbox>, Vec<PathBuf>)>,
     keepers: TaskTracker,
     closing: CancellationToken,
     _close: DropGuard,
+}
+
+/// A program that passed the sandbox, for a helper to start.
+#[derive(Debug)]
+pub struct Prepared {
+    /// What the helper is told; its descriptors are `input`, if there is one, and the
+    /// output, or the terminal.
+    pub order: Order,
+    /// What its tree carries as [`environment::TREE`].
+    pub mark: String,
+    pub input: Option<OwnedFd>,
 }
 
 /// A running program. Dropping it ends its whole tree.
 pub struct Running {
     pid: i32,
     capture: Arc<Mutex<Capture>>,
-    finished: oneshot::Receiver<Finished>,
+    finished: oneshot::Receiver<Result<Finished, ProcessError>>,
     stop: CancellationToken,
     _stop: DropGuard,
 }
@@ -148,7 +177,9 @@ impl Default for ProcessSettings {
         Self {
             environment: Environment::default(),
             sandbox: Arc::new(NoSandbox),
+            roots: Vec::new(),
             scratch: PathBuf::new(),
+            helper: HelperProgram::default(),
             grace: GRACE,
         }
     }
@@ -161,16 +192,24 @@ impl Processes {
         reason = "programs inherit this process's environment, scrubbed"
     )]
     pub fn new(settings: ProcessSettings) -> Self {
-        let inherited = environment::scrubbed(std::env::vars_os(), &settings.environment);
+        let mut inherited = environment::scrubbed(std::env::vars_os(), &settings.environment);
+        let temporary = if settings.scratch.as_os_str().is_empty() {
+            PathBuf::new()
+        } else {
+            settings.scratch.join("tmp")
+        };
+        for name in ["TMPDIR", "TMP", "TEMP"] {
+            let is_set = name == "TMPDIR" || inherited.contains_key(OsStr::new(name));
+            if is_set && temporary.is_absolute() && !settings.environment.set.contains_key(name) {
+                inherited.insert(name.into(), temporary.clone().into());
+            }
+        }
         let closing = CancellationToken::new();
         Self {
+            confinement: Mutex::new((Arc::clone(&settings.sandbox), settings.roots.clone())),
             settings,
             inherited,
-            // With it a program has no terminal that it could ask a person on.
-            setsid: ["/usr/bin/setsid", "/bin/setsid"]
-                .into_iter()
-                .map(PathBuf::from)
-                .find(|path| path.is_file()),
+            temporary,
             keepers: TaskTracker::new(),
             _close: closing.clone().drop_guard(),
             closing,
@@ -182,92 +221,218 @@ impl Processes {
         &self.inherited
     }
 
+    /// The private folder for temporary files, `TMPDIR` of every program; empty for none.
+    pub fn temporary(&self) -> &Path {
+        &self.temporary
+    }
+
+    /// The program that helpers are started from.
+    pub fn helper(&self) -> &HelperProgram {
+        &self.settings.helper
+    }
+
     /// The provider that programs start in.
-    pub fn sandbox(&self) -> &dyn Sandbox {
-        self.settings.sandbox.as_ref()
+    pub fn sandbox(&self) -> Arc<dyn Sandbox> {
+        Arc::clone(&self.confinement().0)
+    }
+
+    /// Changes the provider for what starts from now on.
+    pub fn set_sandbox(&self, sandbox: Arc<dyn Sandbox>) {
+        self.confinement().0 = sandbox;
+    }
+
+    /// Changes the folders that confined programs may work in, for what starts from now on.
+    pub fn set_roots(&self, roots: Vec<PathBuf>) {
+        self.confinement().1 = roots;
+    }
+
+    fn confinement(&self) -> MutexGuard<'_, (Arc<dyn Sandbox>, Vec<PathBuf>)> {
+        self.confinement
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Passes a program through the sandbox and makes the order for its helper. Whoever
+    /// starts the helper owns what runs; [`Self::start`] and [`Self::start_on_terminal`]
+    /// do both.
+    ///
+    /// # Errors
+    /// [`ProcessError`] when the sandbox refuses or its folders cannot be made.
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "a mark that nobody can guess and no replay needs"
+    )]
+    pub async fn prepare(
+        &self,
+        program: Program,
+        is_terminal: bool,
+    ) -> Result<Prepared, ProcessError> {
+        if self.closing.is_cancelled() {
+            return Err(ProcessError::Closed);
+        }
+        let mark = uuid::Uuid::new_v4().simple().to_string();
+        let (sandbox, roots) = self.confinement().clone();
+        let temporary = self.temporary.clone();
+        // A provider may have to start something first.
+        tokio::task::spawn_blocking(move || {
+            prepared(
+                program,
+                is_terminal,
+                mark,
+                sandbox.as_ref(),
+                roots,
+                temporary,
+            )
+        })
+        .await
+        .map_err(|_| ProcessError::Lost)?
     }
 
     /// Starts a program. Must be called on a tokio runtime.
     ///
     /// # Errors
     /// [`ProcessError`]; then nothing runs.
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "a mark that nobody can guess and no replay needs"
-    )]
     pub async fn start(&self, program: Program, watch: Watch) -> Result<Running, ProcessError> {
-        if self.closing.is_cancelled() {
-            return Err(ProcessError::Closed);
-        }
-        let wrapped = match program.confinement {
-            Confinement::Sandboxed { network } => self.settings.sandbox.wrap(SandboxRequest {
-                argv: program.argv,
-                cwd: program.cwd.clone(),
-                reach: Reach {
-                    network,
-                    ..Reach::default()
-                },
-                tty: false,
-            })?,
-            Confinement::Outside => Wrapped::unchanged(program.argv),
-        };
-        let mark = uuid::Uuid::new_v4().simple().to_string();
-        let scratch = &self.settings.scratch;
-        let path = if scratch.as_os_str().is_empty() {
+        // Given up half-way, this ends what was started meanwhile.
+        let stop = self.closing.child_token();
+        let guard = stop.clone().drop_guard();
+        let prepared = self.prepare(program, false).await?;
+        let path = if self.settings.scratch.as_os_str().is_empty() {
             PathBuf::new()
         } else {
-            scratch.join(format!("output-{mark}.txt"))
+            self.settings
+                .scratch
+                .join(format!("output-{}.txt", prepared.mark))
         };
-        let mut variables = program.environment;
-        variables.insert(environment::TREE.into(), mark.clone().into());
-        let launch = Launch {
-            argv: wrapped.argv,
-            cwd: program.cwd,
-            variables,
-            input: program.input,
-            mark,
-            setsid: self.setsid.clone(),
-            scratch: self.settings.scratch.clone(),
-        };
-        let (tree, output) = tokio::task::spawn_blocking(move || launch.start())
-            .await
-            .map_err(|_| ProcessError::Lost)??;
-        let pid = tree.pid();
-        let failed = |source| ProcessError::Spawn {
-            program: OsString::from("/proc"),
-            cwd: PathBuf::from("/"),
-            source,
-        };
-        let leader = tree.leader().and_then(watched).map_err(failed)?;
         let capture = Arc::new(Mutex::new(Capture::new(CaptureLimits {
             shown: SHOWN,
             file: KEPT,
             path,
         })));
-        let pump = Pump::start(output, Arc::clone(&capture), watch.live).map_err(failed)?;
-        let stop = self.closing.child_token();
-        let (tell, finished) = oneshot::channel();
-        let keeper = Keeper {
-            tree,
-            leader,
-            pump,
-            capture: Arc::clone(&capture),
-            stop: stop.clone(),
-            closing: self.closing.clone(),
-            timeout: watch.timeout,
-            grace: self.settings.grace,
+        let (output, writer) =
+            std::io::pipe().map_err(|source| ProcessError::Supervisor { source })?;
+        let writer = OwnedFd::from(writer);
+        let strays = Strays {
+            mark: prepared.mark,
+            pipe: rustix::fs::fstat(&writer).ok().map(|stat| stat.st_ino),
         };
+        let launch = self.launch(
+            prepared.order,
+            prepared.input.into_iter().chain([writer]).collect(),
+            strays,
+            stop.clone(),
+        );
+        let (told, started) = oneshot::channel();
+        let (tell, finished) = oneshot::channel();
+        let kept = Arc::clone(&capture);
         self.keepers.spawn(async move {
-            // Nobody may be waiting any more.
-            let _ = tell.send(keeper.keep().await);
+            let begun = match launch.start().await {
+                Ok(owner) => Pump::start(output, Arc::clone(&kept), watch.live)
+                    .map(|pump| (owner, pump))
+                    .map_err(|source| ProcessError::Supervisor { source }),
+                Err(error) => Err(error),
+            };
+            let (mut owner, pump) = match begun {
+                Ok(begun) => begun,
+                Err(error) => {
+                    let _ = told.send(Err(error));
+                    return;
+                }
+            };
+            // Nobody may be waiting any more; then the stop was said.
+            let _ = told.send(Ok(owner.pid()));
+            let outcome = owner.watch(watch.timeout, |_| {}).await;
+            pump.stop().await;
+            let _ = tell.send(outcome.map(|outcome| Finished {
+                end: outcome.end,
+                output: kept.lock().unwrap_or_else(PoisonError::into_inner).finish(),
+                leftovers: outcome.leftovers,
+                gone: outcome.gone,
+            }));
+            owner.rest().await;
         });
+        let pid = started.await.map_err(|_| ProcessError::Lost)??;
         Ok(Running {
             pid,
             capture,
             finished,
-            _stop: stop.clone().drop_guard(),
             stop,
+            _stop: guard,
         })
+    }
+
+    /// Starts a program on a terminal, which is given by the end that programs have. Must
+    /// be called on a tokio runtime. [`Program::input`] is not used.
+    ///
+    /// # Errors
+    /// [`ProcessError`]; then nothing runs.
+    pub async fn start_on_terminal(
+        &self,
+        program: Program,
+        terminal: OwnedFd,
+    ) -> Result<Held, ProcessError> {
+        let stop = self.closing.child_token();
+        let guard = stop.clone().drop_guard();
+        let prepared = self.prepare(program, true).await?;
+        let strays = Strays {
+            mark: prepared.mark,
+            pipe: None,
+        };
+        let launch = self.launch(prepared.order, vec![terminal], strays, stop.clone());
+        let (told, started) = oneshot::channel();
+        let (tell, state) = watch::channel(HeldState::default());
+        self.keepers.spawn(async move {
+            let mut owner = match launch.start().await {
+                Ok(owner) => owner,
+                Err(error) => {
+                    let _ = told.send(Err(error));
+                    return;
+                }
+            };
+            let _ = told.send(Ok(owner.pid()));
+            let outcome = owner
+                .watch(None, |end| {
+                    tell.send_modify(|state| state.ended = Some(end))
+                })
+                .await;
+            tell.send_modify(|state| {
+                state.is_over = true;
+                match outcome {
+                    Ok(outcome) => {
+                        state.ended = Some(outcome.end);
+                        state.leftovers = outcome.leftovers;
+                        state.is_stuck = !outcome.gone;
+                    }
+                    Err(error) => state.lost = Some(Arc::new(error)),
+                }
+            });
+            owner.rest().await;
+        });
+        let pid = started.await.map_err(|_| ProcessError::Lost)??;
+        Ok(Held {
+            pid,
+            state,
+            stop,
+            _stop: guard,
+        })
+    }
+
+    fn launch(
+        &self,
+        order: Order,
+        descriptors: Vec<OwnedFd>,
+        strays: Strays,
+        stop: CancellationToken,
+    ) -> Launch {
+        Launch {
+            helper: self.settings.helper.clone(),
+            order,
+            descriptors,
+            strays,
+            stop,
+            closing: self.closing.clone(),
+            grace: self.settings.grace,
+        }
     }
 
     /// Ends everything and waits until it is gone.
@@ -288,14 +453,14 @@ impl Running {
     /// comes within [`CANCEL_WAIT`] even when the tree takes longer.
     ///
     /// # Errors
-    /// [`ProcessError::Lost`] when the runtime went away.
+    /// [`ProcessError::Lost`] when its supervisor was killed or the runtime went away.
     pub async fn finish(mut self, cancel: &CancellationToken) -> Result<Finished, ProcessError> {
         tokio::select! {
-            finished = &mut self.finished => return finished.map_err(|_| ProcessError::Lost),
+            finished = &mut self.finished => return finished.unwrap_or(Err(ProcessError::Lost)),
             () = cancel.cancelled() => self.stop.cancel(),
         }
         match tokio::time::timeout(CANCEL_WAIT, &mut self.finished).await {
-            Ok(finished) => finished.map_err(|_| ProcessError::Lost),
+            Ok(finished) => finished.unwrap_or(Err(ProcessError::Lost)),
             Err(_) => Ok(Finished {
                 end: End::Cancelled,
                 output: self
@@ -310,85 +475,76 @@ impl Running {
     }
 }
 
-/// Lets the runtime tell when the descriptor is readable.
-#[expect(
-    deprecated,
-    reason = "deprecated for descriptors that may be closed meanwhile, which an owned one cannot be"
-)]
-fn watched(descriptor: OwnedFd) -> std::io::Result<AsyncFd<OwnedFd>> {
-    AsyncFd::new(descriptor)
-}
-
-/// All that a spawn needs, for the blocking pool.
-struct Launch {
-    argv: Vec<OsString>,
-    cwd: PathBuf,
-    variables: BTreeMap<OsString, OsString>,
-    input: Option<OwnedFd>,
+/// Passes a program through the sandbox. Blocks.
+fn prepared(
+    program: Program,
+    is_terminal: bool,
     mark: String,
-    setsid: Option<PathBuf>,
-    scratch: PathBuf,
-}
-
-impl Launch {
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "the one place that starts programs"
-    )]
-    fn start(self) -> Result<(Tree, std::io::PipeReader), ProcessError> {
-        let Some((name, rest)) = self.argv.split_first() else {
-            return Err(ProcessError::Empty);
-        };
-        let failed = |source| ProcessError::Spawn {
-            program: name.clone(),
-            cwd: self.cwd.clone(),
-            source,
-        };
-        private_folder(&self.scratch).map_err(failed)?;
-        let (reader, writer) = std::io::pipe().map_err(failed)?;
-        let pipe = std::fs::File::from(OwnedFd::from(reader.try_clone().map_err(failed)?))
-            .metadata()
-            .map_err(failed)?
-            .ino();
-        let mut command = match &self.setsid {
-            Some(setsid) => {
-                find(name, &self.variables, &self.cwd).map_err(failed)?;
-                let mut command = Command::new(setsid);
-                command.arg("--").arg(name);
-                command
-            }
-            None => {
-                let mut command = Command::new(name);
-                command.process_group(0);
-                command
-            }
-        };
-        command
-            .args(rest)
-            .current_dir(&self.cwd)
-            .env_clear()
-            .envs(&self.variables)
-            .stdin(self.input.map_or_else(Stdio::null, Stdio::from))
-            .stdout(writer.try_clone().map_err(failed)?)
-            .stderr(writer);
-        let child = command.spawn().map_err(failed)?;
-        // It holds the pipe's other end, and the output would never end.
-        drop(command);
-        Ok((Tree::new(child, self.mark, pipe).map_err(failed)?, reader))
-    }
-}
-
-/// `setsid` would start and fail in words of its own where the program is missing.
-fn find(name: &OsStr, variables: &BTreeMap<OsString, OsString>, cwd: &Path) -> std::io::Result<()> {
-    let path = Path::new(name);
-    let missing = || std::io::Error::from(std::io::ErrorKind::NotFound);
-    let found = if path.components().count() > 1 {
-        cwd.join(path).is_file()
-    } else {
-        let folders = variables.get(OsStr::new("PATH")).ok_or_else(missing)?;
-        std::env::split_paths(folders).any(|folder| cwd.join(folder).join(path).is_file())
+    sandbox: &dyn Sandbox,
+    roots: Vec<PathBuf>,
+    temporary: PathBuf,
+) -> Result<Prepared, ProcessError> {
+    let Program {
+        argv,
+        cwd,
+        mut environment,
+        input,
+        confinement,
+    } = program;
+    let name = argv.first().cloned().ok_or(ProcessError::Empty)?;
+    let failed = |source| ProcessError::Spawn {
+        program: name.clone(),
+        cwd: cwd.clone(),
+        source,
     };
-    if found { Ok(()) } else { Err(missing()) }
+    private_folder(&temporary).map_err(failed)?;
+    let wrapped = match confinement {
+        Confinement::Sandboxed { network } => sandbox.wrap(SandboxRequest {
+            argv,
+            cwd: cwd.clone(),
+            reach: Reach {
+                roots,
+                temporary,
+                network,
+            },
+            tty: is_terminal,
+        })?,
+        Confinement::Outside => Wrapped::unchanged(argv),
+    };
+    if wrapped.argv.is_empty() {
+        return Err(ProcessError::Empty);
+    }
+    environment.insert(environment::TREE.into(), mark.clone().into());
+    let mut words = wrapped
+        .argv
+        .iter()
+        .chain(&wrapped.program)
+        .chain(environment.iter().flat_map(|(name, value)| [name, value]));
+    if words.any(|word| word.as_bytes().contains(&0)) {
+        return Err(failed(std::io::Error::new(
+            std::io::ErrorKind::InvalidInput,
+            "an argument or a variable holds a zero byte",
+        )));
+    }
+    let order = Order {
+        program: wrapped.program.as_deref().map(Word::from),
+        argv: wrapped
+            .argv
+            .iter()
+            .map(|word| word.as_os_str().into())
+            .collect(),
+        cwd: cwd.as_os_str().into(),
+        environment: environment
+            .iter()
+            .map(|(name, value)| (name.as_os_str().into(), value.as_os_str().into()))
+            .collect(),
+        streams: match (is_terminal, &input) {
+            (true, _) => Streams::Terminal,
+            (false, Some(_)) => Streams::InputOutput,
+            (false, None) => Streams::Output,
+        },
+    };
+    Ok(Prepared { order, mark, input })
 }
 
 fn private_folder(path: &Path) -> std::io::Result<()> {
@@ -399,123 +555,6 @@ fn private_folder(path: &Path) -> std::io::Result<()> {
         .recursive(true)
         .mode(0o700)
         .create(path)
-}
-
-/// Owns one tree from start to end.
-struct Keeper {
-    tree: Tree,
-    leader: AsyncFd<OwnedFd>,
-    pump: Pump,
-    capture: Arc<Mutex<Capture>>,
-    stop: CancellationToken,
-    closing: CancellationToken,
-    timeout: Option<Duration>,
-    grace: Duration,
-}
-
-impl Keeper {
-    async fn keep(self) -> Finished {
-        let timeout = async {
-            match self.timeout {
-                Some(timeout) => tokio::time::sleep(timeout).await,
-                None => std::future::pending().await,
-            }
-        };
-        let stopped = tokio::select! {
-            biased;
-            ended = self.leader.readable() => {
-                if let Err(error) = ended {
-                    tracing::warn!(%error, "the end of a program cannot be awaited; it is ended");
-                }
-                None
-            }
-            () = self.stop.cancelled() => Some(End::Cancelled),
-            () = timeout => Some(End::TimedOut),
-        };
-        let Self {
-            tree,
-            mut pump,
-            capture,
-            grace,
-            leader,
-            closing,
-            ..
-        } = self;
-        // The runtime must not look at the descriptor of a process that is gone.
-        drop(leader);
-        let (tree, leftovers) = match stopped {
-            None => leftovers(tree, &mut pump).await,
-            Some(_) => (Some(tree), Vec::new()),
-        };
-        let is_quiet = stopped.is_none() && leftovers.is_empty();
-        let ended = tokio::task::spawn_blocking(move || {
-            let mut tree = tree?;
-            let gone = is_quiet
-                || tree.end_within(|| {
-                    if closing.is_cancelled() {
-                        grace.min(CLOSE_GRACE)
-                    } else {
-                        grace
-                    }
-                });
-            if gone { tree.reap().ok() } else { None }
-        })
-        .await;
-        let status = ended.ok().flatten();
-        pump.stop().await;
-        let end = stopped.unwrap_or_else(|| match status {
-            Some(status) => match (status.code(), tree::ended_by(status)) {
-                (Some(code), _) => End::Exited(code),
-                (None, Some(signal)) => End::Signalled(signal),
-                (None, None) => End::Signalled(0),
-            },
-            None => End::Signalled(0),
-        });
-        let output = capture
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .finish();
-        Finished {
-            end,
-            output,
-            leftovers,
-            gone: status.is_some(),
-        }
-    }
-}
-
-/// Members that outlive the leader by more than a moment. The tree is lost only with the
-/// runtime, and ended then.
-async fn leftovers(mut tree: Tree, pump: &mut Pump) -> (Option<Tree>, Vec<Leftover>) {
-    let begun = tokio::time::Instant::now();
-    loop {
-        // Who still holds the output is looked for only where someone does.
-        let ended = tokio::time::timeout(Duration::from_millis(10), pump.ended())
-            .await
-            .is_ok();
-        let late = begun.elapsed() >= STRAGGLE;
-        let looked = tokio::task::spawn_blocking(move || {
-            let mut members = tree.members(if ended { Look::Members } else { Look::Holders });
-            members.remove(&tree.pid());
-            let named = if late {
-                Tree::describe(&members)
-            } else {
-                Vec::new()
-            };
-            (tree, members.is_empty(), named)
-        })
-        .await;
-        let Ok((kept, is_alone, named)) = looked else {
-            return (None, Vec::new());
-        };
-        if is_alone || late {
-            return (Some(kept), named);
-        }
-        tree = kept;
-        if ended {
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
-    }
 }
 
 #[cfg(test)]

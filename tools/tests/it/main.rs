@@ -7,6 +7,7 @@
 
 terret_tools::own_helpers!();
 
+mod engine_death;
 mod seeds;
 
 /// A test file that is not named above would never run.
