@@ -38,6 +38,8 @@ static ANSWERS: AtomicBool = AtomicBool::new(false);
 pub enum Role {
     /// Has a foreground tree or a terminal in charge, and ends it with the engine.
     Supervisor,
+    /// Confines itself, and becomes a program; no link, since it is the program's process.
+    Sandbox,
 }
 
 /// The program that helpers are started from.
@@ -64,11 +66,12 @@ impl Role {
     pub fn name(self) -> &'static str {
         match self {
             Self::Supervisor => "terret-supervisor",
+            Self::Sandbox => crate::world::sandbox::order::HELPER,
         }
     }
 
     fn named(name: &OsStr) -> Option<Self> {
-        [Self::Supervisor]
+        [Self::Supervisor, Self::Sandbox]
             .into_iter()
             .find(|role| name == role.name())
     }
@@ -76,6 +79,7 @@ impl Role {
     fn main(self) -> u8 {
         match self {
             Self::Supervisor => supervisor::main(),
+            Self::Sandbox => crate::world::sandbox::confine::main(),
         }
     }
 }
@@ -99,6 +103,11 @@ fn run() -> Option<u8> {
     let called = std::env::args_os().next()?;
     let name = std::path::Path::new(&called).file_name()?;
     Role::named(name).map(Role::main)
+}
+
+/// Whether this program is its own helper: it called [`dispatch`].
+pub fn is_answered() -> bool {
+    ANSWERS.load(Ordering::Relaxed)
 }
 
 /// Makes a test binary or a benchmark its own helper: named once at the top of it.

@@ -1,6 +1,21 @@
 //! The seam that every spawn goes through (`Terret spec §5.1`, `design: Sandbox`): a
 //! provider rewrites what is started so that it runs confined.
 
+pub mod bwrap;
+pub mod choice;
+pub mod confine;
+pub mod docker;
+pub mod ground;
+mod guarded;
+pub mod guess;
+mod helper_file;
+pub mod landlock;
+pub mod order;
+pub mod report;
+#[cfg(test)]
+mod testing;
+pub mod tries;
+
 use std::ffi::OsString;
 use std::path::PathBuf;
 
@@ -21,6 +36,11 @@ pub trait Sandbox: Send + Sync {
     /// need not always be asked for. Landlock alone is not called isolated.
     fn isolated(&self) -> bool;
 
+    /// Whether it isolates, or may do so and was not looked at yet. Never blocks.
+    fn may_isolate(&self) -> bool {
+        self.isolated()
+    }
+
     /// Whether a failure looks as if the sandbox had caused it. A guess, for the one
     /// approval to run the call again with more reach; `text` is its output.
     fn guess(&self, _text: &str, _network: Network) -> Option<Denial> {
@@ -32,6 +52,10 @@ pub trait Sandbox: Send + Sync {
     fn caveat(&self) -> Option<&'static str> {
         None
     }
+
+    /// Ends what the provider keeps running, containers say. May block for some seconds;
+    /// what is started afterwards begins anew.
+    fn close(&self) {}
 }
 
 /// A program and what it may reach.
@@ -130,3 +154,6 @@ impl Wrapped {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;
