@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-use crate::definition::{Definition, Kind};
+use crate::definition::{Definition, Kind, Replay};
 use crate::world::World;
 use crate::world::jobs::{Job, JobId};
 
@@ -110,6 +110,18 @@ pub trait Tool: Send + Sync {
     /// path; the text inside `Tool(...)`. None when only the bare tool name can match.
     fn rule_subject(&self, _world: &World, _args: &Value) -> Option<String> {
         None
+    }
+
+    /// Why a person is asked about this call whatever its command or path may do: it wants
+    /// something that no rule for these speaks of, such as to outlive the session.
+    fn insists(&self, _args: &Value) -> Option<String> {
+        None
+    }
+
+    /// Whether this call, begun before a crash and without a result, may simply run again:
+    /// it looks first and does nothing twice (`Terret spec §1.8`).
+    fn repeats_safely(&self, _args: &Value) -> bool {
+        self.definition().replay == Replay::Safe
     }
 
     /// What the call would do to files, computed without doing it, for the approval.
@@ -278,4 +290,22 @@ impl Failure {
     pub fn new(text: impl Into<String>) -> Self {
         Self(text.into())
     }
+}
+
+/// A command that prints the separator must not write its own ledger.
+pub(crate) fn harmless(text: String) -> String {
+    if !text.contains(LEDGER_SEPARATOR) {
+        return text;
+    }
+    let lines: Vec<String> = text
+        .split('\n')
+        .map(|line| {
+            if line.trim() == LEDGER_SEPARATOR {
+                format!("| {line}")
+            } else {
+                line.to_owned()
+            }
+        })
+        .collect();
+    lines.join("\n")
 }

@@ -105,6 +105,23 @@ impl Policy {
         }
     }
 
+    /// A decision about a call that asks for itself ([`crate::call::Tool::insists`]): no
+    /// allow rule speaks of that, so none is offered either. Only `bypass` asks nobody.
+    pub fn insist(&self, decision: Decision, why: String) -> Decision {
+        match decision {
+            Decision::Forbid { .. } => decision,
+            _ if self.mode == Mode::Bypass => decision,
+            Decision::Run => Decision::Ask {
+                reason: why,
+                offered_rule: None,
+            },
+            Decision::Ask { reason, .. } => Decision::Ask {
+                reason: format!("{why}; {reason}"),
+                offered_rule: None,
+            },
+        }
+    }
+
     /// Whether a waiting question about this call needs no answer any more.
     pub fn covers(
         &self,

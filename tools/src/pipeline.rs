@@ -16,6 +16,7 @@
 
 use std::panic::AssertUnwindSafe;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use async_trait::async_trait;
@@ -93,12 +94,19 @@ struct Escalation {
     call: Call,
     kind: Kind,
     title: String,
+    /// One question a call: whoever has answered is not asked the same again.
+    asked: AtomicBool,
     cancel: CancellationToken,
 }
 
 #[async_trait]
 impl Escalate for Escalation {
     async fn ask(&self, reason: String) -> Result<Answer, Fault> {
+        if self.asked.swap(true, Ordering::Relaxed) {
+            return Ok(Answer::Denied {
+                reason: "a call asks for more reach once at most".to_owned(),
+            });
+        }
         if self.pipeline.current_policy().mode == Mode::Bypass {
             return Ok(Answer::Approved);
         }
@@ -112,7 +120,22 @@ impl Escalate for Escalation {
             offered_rule: None,
             stage: Stage::Escalation,
         };
-        self.pipeline.approver.ask(question, &self.cancel).await
+        let answer = self.pipeline.approver.ask(question, &self.cancel).await?;
+        Ok(match (answer, self.forbidden()) {
+            (Answer::Approved, Some(reason)) => Answer::Denied { reason },
+            (answer, _) => answer,
+        })
+    }
+}
+
+impl Escalation {
+    /// Why the call may not run any more: rules and mode may have changed during the wait.
+    fn forbidden(&self) -> Option<String> {
+        let result = match self.pipeline.check(self.call.clone()) {
+            Ok(checked) => self.pipeline.forbidden(&checked)?,
+            Err(result) => result,
+        };
+        result.content.err()
     }
 }
 
@@ -213,8 +236,12 @@ impl Pipeline {
         } else {
             None
         };
-        self.current_policy()
-            .decide(definition, subject, protection)
+        let policy = self.current_policy();
+        let decision = policy.decide(definition, subject, protection);
+        match checked.tool.insists(&checked.args) {
+            Some(reason) => policy.insist(decision, reason),
+            None => decision,
+        }
     }
 
     /// The files that a call names.
@@ -331,6 +358,7 @@ impl Pipeline {
                 call: checked.call.clone(),
                 kind: checked.tool.definition().kind,
                 title: checked.tool.title(&checked.args),
+                asked: AtomicBool::new(false),
                 cancel: cancel.clone(),
             }),
             world: Arc::clone(&self.world),

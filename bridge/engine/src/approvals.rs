@@ -8,9 +8,10 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
-use terret_log::{FileChange, Payload, PendingApproval, RuleEffect, Verdict};
-use terret_tools::call::{Answer, Approver, Fault, Question};
+use terret_log::{ApprovalStage, FileChange, Payload, PendingApproval, RuleEffect, Verdict};
+use terret_tools::call::{Answer, Approver, Fault, Question, Stage};
 use terret_tools::gate::Decision as Gate;
+use terret_tools::mode::Mode;
 use terret_tools::pipeline::Pipeline;
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
@@ -188,7 +189,7 @@ impl Approvals {
         let mut covered: Vec<(u64, String)> = waiting
             .calls
             .iter()
-            .filter(|(_, parked)| self.judge.decision(&parked.question.call) == Some(Gate::Run))
+            .filter(|(_, parked)| self.runs_now(&parked.question))
             .map(|(id, parked)| (parked.ticket, id.clone()))
             .collect();
         // In the order in which they were asked.
@@ -198,6 +199,15 @@ impl Approvals {
             self.settle(&mut waiting, &id, verdict, answer, None, by)?;
         }
         Ok(())
+    }
+
+    /// Whether the policy lets a call run that waits. What lets the call run says nothing
+    /// of more reach for it; that is a person's alone, or of the mode that asks nobody.
+    fn runs_now(&self, question: &Question) -> bool {
+        match question.stage {
+            Stage::Call => self.judge.decision(&question.call) == Some(Gate::Run),
+            Stage::Escalation => self.judge.current_policy().mode == Mode::Bypass,
+        }
     }
 
     /// Logs the verdict of a call that waits, and wakes it. Nothing happens when it does
@@ -269,11 +279,12 @@ impl Approvals {
     fn park(&self, question: Question, preview: Vec<FileChange>) -> Result<Parking<'_>, Fault> {
         let mut waiting = self.lock();
         let args = question.call.args.clone().unwrap_or_default();
+        let stage = logged(question.stage);
         // After a restart the request may stand in the log already (check 70).
         let standing = self.core.state(|state| {
             state
                 .approvals
-                .pending_for(&question.call.id, &question.call.name, &args)
+                .pending_for(&question.call.id, &question.call.name, &args, stage)
                 .map(|found| (found.id.clone(), found.preview == preview))
         });
         let standing = match standing {
@@ -310,13 +321,18 @@ impl Approvals {
                     reason: question.reason.clone(),
                     preview,
                     offered_rule: question.offered_rule.clone(),
+                    stage,
                 })?;
                 format!("a{}", event.seq)
             }
         };
         if !waiting.attended {
+            let way_out = match question.stage {
+                Stage::Call => "allow it by a rule, another mode, or a run with `--ask`",
+                Stage::Escalation => "a run with `--ask` can ask",
+            };
             let reason = format!(
-                "nobody can be asked in a headless run; allow it by a rule, another mode, or a run with `--ask` ({})",
+                "nobody can be asked in a headless run; {way_out} ({})",
                 question.reason
             );
             self.core.append(Payload::ApprovalResolved {
@@ -350,10 +366,12 @@ impl Approvals {
     fn recorded(&self, question: &Question, preview: &[FileChange]) -> Option<Answer> {
         let args = question.call.args.as_ref().ok()?;
         self.core.state(|state| {
-            let found =
-                state
-                    .approvals
-                    .verdict_for(&question.call.id, &question.call.name, args)?;
+            let found = state.approvals.verdict_for(
+                &question.call.id,
+                &question.call.name,
+                args,
+                logged(question.stage),
+            )?;
             Some(match found.verdict {
                 Verdict::Approved if found.preview != preview => return None,
                 // Taken back unasked, since what it showed had changed.
@@ -418,6 +436,14 @@ impl Approver for Approvals {
             })?;
         }
         Ok(answer)
+    }
+}
+
+/// A stage as the log names it.
+fn logged(stage: Stage) -> ApprovalStage {
+    match stage {
+        Stage::Call => ApprovalStage::Call,
+        Stage::Escalation => ApprovalStage::Escalation,
     }
 }
 

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use futures::FutureExt as _;
 use terret_log::{OwedCall, Payload, StepUsage, TurnStatus};
 use terret_tools::call::{Answer, Approver as _, Call, Fault, Question, Stage};
-use terret_tools::definition::{Kind, Replay};
+use terret_tools::definition::Kind;
 use terret_tools::pipeline::Pipeline;
 use tokio_util::sync::CancellationToken;
 
@@ -87,8 +87,8 @@ pub(crate) async fn run(
 
 /// Goes on with a turn that a crash or a lost editor left open (`Terret spec §1.8`): no
 /// new `turn/start`, the calls that are still owed first, then the steps. `input` joins
-/// as context. A call that had started runs again only when it merely looks; any other
-/// is reported as unknown, since nothing may run twice unasked.
+/// as context. A call that had started runs again only when it merely looks, or finds
+/// what it did before the crash; any other is reported as unknown, since nothing may run twice unasked.
 pub(crate) async fn resume(
     parts: &TurnParts,
     input: Option<Input>,
@@ -122,12 +122,12 @@ async fn resume_steps(parts: &TurnParts, stop: &Stop) -> Result<Ended, Fault> {
     });
     let mut calls = Vec::new();
     for owed in owed_calls(core) {
-        let replay = parts
+        let repeats = parts
             .pipeline
             .table
             .get(&owed.name)
-            .map(|tool| tool.definition().replay);
-        if owed.started && replay != Some(Replay::Safe) {
+            .is_some_and(|tool| tool.repeats_safely(&owed.args));
+        if owed.started && !repeats {
             core.append(error_result(owed.id, MAY_HAVE_RUN))?;
         } else {
             calls.push(Call {

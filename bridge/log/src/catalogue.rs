@@ -437,6 +437,10 @@ pub fn catalogue() -> &'static [EventType] {
                     "offered_rule",
                     "the rule that `allow for this session` would add",
                 ),
+                may(
+                    "stage",
+                    "`escalation`: one more run of a call that has run, with more reach; without it, the call itself",
+                ),
             ],
             "gate, before anyone is asked",
             "editor, inbox, resume",

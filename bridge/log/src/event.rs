@@ -213,6 +213,9 @@ pub enum Payload {
         /// The rule that "allow for this session" would add, in its exact text.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         offered_rule: Option<String>,
+        /// What a yes would allow; a verdict for one stage says nothing of another.
+        #[serde(default, skip_serializing_if = "ApprovalStage::is_call")]
+        stage: ApprovalStage,
     },
     #[serde(rename = "approval/resolved")]
     ApprovalResolved {
@@ -409,6 +412,24 @@ pub enum Verdict {
     Approved,
     Denied,
     Cancelled,
+}
+
+/// What a yes to an approval would allow.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ApprovalStage {
+    /// The call itself.
+    #[default]
+    Call,
+    /// One more run of a call that has run, with more reach than its sandbox gave it.
+    Escalation,
+}
+
+impl ApprovalStage {
+    /// The stage that is not written into the log.
+    pub fn is_call(&self) -> bool {
+        *self == Self::Call
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

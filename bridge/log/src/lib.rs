@@ -34,8 +34,8 @@ pub use catalogue::{PayloadError, catalogue, events_page};
 pub use clock::{Clock, SystemClock, moment};
 pub use error::{AppendError, BlobError, StoreError};
 pub use event::{
-    Event, FileChange, ImageRef, InjectedBy, JobOutcome, Part, Payload, PromptBlock, RuleEffect,
-    Severity, StepUsage, ToolSchema, TurnStatus, Verdict,
+    ApprovalStage, Event, FileChange, ImageRef, InjectedBy, JobOutcome, Part, Payload, PromptBlock,
+    RuleEffect, Severity, StepUsage, ToolSchema, TurnStatus, Verdict,
 };
 pub use id::{BadSessionId, SessionId};
 pub use index::{Index, JobRow, Page, PendingRow, SearchHit, SessionFilter, SessionRow};

@@ -94,6 +94,7 @@ async fn a_resumed_turn_takes_back_a_question_that_nobody_waits_for() {
             reason: String::new(),
             preview: Vec::new(),
             offered_rule: None,
+            stage: terret_log::ApprovalStage::Call,
         },
     ] {
         parts.core.append(payload).unwrap();

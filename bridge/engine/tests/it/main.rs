@@ -19,6 +19,7 @@ mod harness;
 mod approvals;
 mod cancel;
 mod commands;
+mod escalation;
 mod faults;
 mod invariant;
 mod links;

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::event::{Event, FileChange, Payload, Verdict};
+use crate::event::{ApprovalStage, Event, FileChange, Payload, Verdict};
 
 /// A request without a verdict.
 #[derive(Debug, Clone, PartialEq)]
@@ -20,6 +20,7 @@ pub struct PendingApproval {
     pub reason: String,
     pub preview: Vec<FileChange>,
     pub offered_rule: Option<String>,
+    pub stage: ApprovalStage,
 }
 
 /// A verdict of the open turn with the call that it was given for.
@@ -31,6 +32,7 @@ pub struct RecordedVerdict {
     pub call_id: String,
     pub name: String,
     pub args: Value,
+    pub stage: ApprovalStage,
     /// What the person was shown.
     pub preview: Vec<FileChange>,
     pub verdict: Verdict,
@@ -58,6 +60,7 @@ impl PendingApprovals {
                 reason,
                 preview,
                 offered_rule,
+                stage,
             } => {
                 self.pending.push(PendingApproval {
                     seq: event.seq,
@@ -70,6 +73,7 @@ impl PendingApprovals {
                     reason: reason.clone(),
                     preview: preview.clone(),
                     offered_rule: offered_rule.clone(),
+                    stage: *stage,
                 });
             }
             Payload::ApprovalResolved {
@@ -89,6 +93,7 @@ impl PendingApprovals {
                     call_id: request.call_id,
                     name: request.name,
                     args: request.args,
+                    stage: request.stage,
                     preview: request.preview,
                     verdict: *verdict,
                     reason: reason.clone(),
@@ -113,20 +118,37 @@ impl PendingApprovals {
         self.pending.iter().find(|request| request.id == id)
     }
 
-    /// The waiting request of exactly this call (check 70).
-    pub fn pending_for(&self, call_id: &str, name: &str, args: &Value) -> Option<&PendingApproval> {
+    /// The waiting request of exactly this call and stage (check 70).
+    pub fn pending_for(
+        &self,
+        call_id: &str,
+        name: &str,
+        args: &Value,
+        stage: ApprovalStage,
+    ) -> Option<&PendingApproval> {
         self.pending.iter().find(|request| {
-            request.call_id == call_id && request.name == name && request.args == *args
+            request.call_id == call_id
+                && request.name == name
+                && request.args == *args
+                && request.stage == stage
         })
     }
 
-    /// The last verdict of the open turn on exactly this call: a resumed call is not
-    /// asked again (check 69), and one whose arguments changed since is.
-    pub fn verdict_for(&self, call_id: &str, name: &str, args: &Value) -> Option<&RecordedVerdict> {
-        self.decided
-            .iter()
-            .rev()
-            .find(|known| known.call_id == call_id && known.name == name && known.args == *args)
+    /// The last verdict of the open turn on exactly this call and stage: a resumed call is
+    /// not asked again (check 69), and one whose arguments changed since is.
+    pub fn verdict_for(
+        &self,
+        call_id: &str,
+        name: &str,
+        args: &Value,
+        stage: ApprovalStage,
+    ) -> Option<&RecordedVerdict> {
+        self.decided.iter().rev().find(|known| {
+            known.call_id == call_id
+                && known.name == name
+                && known.args == *args
+                && known.stage == stage
+        })
     }
 
     /// True when nothing waits.

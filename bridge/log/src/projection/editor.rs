@@ -337,6 +337,7 @@ impl EditorFold {
                 reason,
                 preview,
                 offered_rule,
+                stage: _,
             } => {
                 out.push(EditorItem::ApprovalRequested {
                     id: id.clone(),

@@ -1,7 +1,7 @@
 //! The smaller folds: usage, title, approvals, rules, files, the open turn.
 
 use serde_json::json;
-use terret_log::{BlobId, FileChange, Payload, RuleEffect, TurnStatus, Verdict};
+use terret_log::{ApprovalStage, BlobId, FileChange, Payload, RuleEffect, TurnStatus, Verdict};
 
 use crate::support::*;
 
@@ -59,11 +59,13 @@ fn approvals_wait_until_they_are_resolved_or_the_turn_ends() {
         Some("Bash(make)")
     );
     let args = json!({"command": "make"});
-    assert!(state.approvals.pending_for("c2", "Bash", &args).is_some());
+    let stage = ApprovalStage::Call;
+    let pending = |stage| state.approvals.pending_for("c2", "Bash", &args, stage);
+    assert!(pending(stage).is_some() && pending(ApprovalStage::Escalation).is_none());
     assert_eq!(
         state
             .approvals
-            .verdict_for("c1", "Bash", &args)
+            .verdict_for("c1", "Bash", &args, stage)
             .unwrap()
             .verdict,
         Verdict::Denied
@@ -71,13 +73,19 @@ fn approvals_wait_until_they_are_resolved_or_the_turn_ends() {
     assert!(
         state
             .approvals
-            .verdict_for("c1", "Bash", &json!({"command": "make clean"}))
+            .verdict_for("c1", "Bash", &json!({"command": "make clean"}), stage)
             .is_none()
     );
-    assert!(state.approvals.verdict_for("c1", "Write", &args).is_none());
+    let verdict = |name, stage| state.approvals.verdict_for("c1", name, &args, stage);
+    assert!(verdict("Write", stage).is_none());
+    assert!(verdict("Bash", ApprovalStage::Escalation).is_none());
     let closed = state_of([open, vec![turn_end(TurnStatus::Cancelled)]].concat());
     assert!(
-        closed.approvals.is_empty() && closed.approvals.verdict_for("c1", "Bash", &args).is_none()
+        closed.approvals.is_empty()
+            && closed
+                .approvals
+                .verdict_for("c1", "Bash", &args, stage)
+                .is_none()
     );
 }
 

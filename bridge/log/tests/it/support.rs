@@ -209,6 +209,7 @@ pub(crate) fn asked(request: &str, call_id: &str) -> Payload {
         reason: "no rule covers it".to_owned(),
         preview: Vec::new(),
         offered_rule: Some("Bash(make)".to_owned()),
+        stage: terret_log::ApprovalStage::Call,
     }
 }
 
