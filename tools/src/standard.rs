@@ -5,6 +5,11 @@ mod change;
 pub mod edit;
 pub mod glob;
 pub mod grep;
+pub mod job_collect;
+pub mod job_list;
+pub mod job_start;
+pub mod job_stop;
+mod jobs;
 pub mod matching;
 pub mod multi_edit;
 pub mod read;
@@ -30,6 +35,10 @@ pub(crate) fn all() -> Vec<Arc<dyn Tool>> {
         Arc::new(glob::Glob::new()),
         Arc::new(grep::Grep::new()),
         Arc::new(bash::Bash::new()),
+        Arc::new(job_start::JobStart::new()),
+        Arc::new(job_collect::JobCollect::new()),
+        Arc::new(job_stop::JobStop::new()),
+        Arc::new(job_list::JobList::new()),
         Arc::new(todo_write::TodoWrite::new()),
     ]
 }

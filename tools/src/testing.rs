@@ -13,7 +13,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use async_trait::async_trait;
 use serde_json::{Value, json};
@@ -31,6 +31,7 @@ use crate::gate::Policy;
 use crate::pipeline::Pipeline;
 use crate::table::Table;
 use crate::world::editor::{EditorError, EditorFiles};
+use crate::world::jobs::{Job, JobId};
 use crate::world::text;
 use crate::world::{World, WorldSettings};
 
@@ -140,6 +141,9 @@ pub(crate) struct Journal {
     results: Mutex<Vec<(String, CallResult)>>,
     seen: Mutex<BTreeMap<PathBuf, String>>,
     changes: Mutex<Vec<FileChange>>,
+    output: Mutex<String>,
+    /// What was collected of each job, and whether to its end.
+    jobs: Mutex<BTreeMap<JobId, (u64, bool)>>,
     /// Fails the next event whose line begins so.
     pub(crate) fault_at: Mutex<Option<String>>,
 }
@@ -159,6 +163,18 @@ impl Journal {
             .unwrap_or_else(PoisonError::into_inner)
             .push(line);
         Ok(())
+    }
+
+    fn jobs(&self) -> MutexGuard<'_, BTreeMap<JobId, (u64, bool)>> {
+        self.jobs.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// All live output.
+    pub(crate) fn live(&self) -> String {
+        self.output
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
     }
 
     pub(crate) fn lines(&self) -> Vec<String> {
@@ -213,7 +229,12 @@ impl CallJournal for Journal {
         self.push(format!("started {}", call.id))
     }
 
-    fn output(&self, _call_id: &str, _text: &str) {}
+    fn output(&self, _call_id: &str, text: &str) {
+        self.output
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .push_str(text);
+    }
 
     fn file_seen(&self, _call_id: &str, path: &Path, hash: &str) {
         self.seen
@@ -236,6 +257,31 @@ impl CallJournal for Journal {
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .push(change.clone());
+        Ok(())
+    }
+
+    async fn job_started(&self, call_id: &str, job: &Job) -> Result<(), Fault> {
+        self.push(format!("job {} of {call_id}", job.id))
+    }
+
+    fn job_cursor(&self, id: &JobId) -> u64 {
+        self.jobs().get(id).map_or(0, |(upto, _)| *upto)
+    }
+
+    fn job_collected_out(&self, id: &JobId) -> bool {
+        self.jobs().get(id).is_some_and(|(_, ended)| *ended)
+    }
+
+    /// Takes effect at once, unlike in a log.
+    async fn job_collecting(
+        &self,
+        call_id: &str,
+        id: &JobId,
+        upto: u64,
+        ended: bool,
+    ) -> Result<(), Fault> {
+        self.push(format!("collecting {id} for {call_id}"))?;
+        self.jobs().insert(id.clone(), (upto, ended));
         Ok(())
     }
 

@@ -26,6 +26,8 @@ use std::sync::Arc;
 use crate::helper::HelperProgram;
 use crate::world::editor::EditorFiles;
 use crate::world::files::{FileError, FileHook, FileOperation, Files};
+use crate::world::jobs::Jobs;
+use crate::world::jobs::unavailable::NoJobs;
 use crate::world::paths::Root;
 use crate::world::process::{ProcessSettings, Processes};
 use crate::world::sandbox::{NoSandbox, Sandbox};
@@ -52,6 +54,8 @@ pub struct WorldSettings {
     pub helper: HelperProgram,
     /// The shell's program; looked for when none.
     pub bash: Option<PathBuf>,
+    /// What keeps the session's jobs; without it none can be started.
+    pub job_provider: Option<Arc<dyn Jobs>>,
     /// Asked before each file operation, in order.
     pub hooks: Vec<Arc<dyn FileHook>>,
 }
@@ -85,6 +89,7 @@ pub struct World {
     environment: Environment,
     processes: Arc<Processes>,
     shell: Shell,
+    jobs: Arc<dyn Jobs>,
 }
 
 impl World {
@@ -123,6 +128,9 @@ impl World {
             environment: settings.environment,
             processes,
             shell,
+            jobs: settings
+                .job_provider
+                .unwrap_or_else(|| Arc::new(NoJobs::new("this session keeps none"))),
         })
     }
 
@@ -170,6 +178,11 @@ impl World {
     /// What this session's commands leave to each other.
     pub fn shell(&self) -> &Shell {
         &self.shell
+    }
+
+    /// The session's jobs.
+    pub fn jobs(&self) -> &Arc<dyn Jobs> {
+        &self.jobs
     }
 
     /// The file system as this session sees it.

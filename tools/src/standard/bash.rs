@@ -1,5 +1,8 @@
 //! Bash: one shell command with its output, status and what it left behind.
 
+mod reach;
+mod unattended;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,8 +12,9 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use crate::arguments;
-use crate::call::{CallContext, Failure, FileChange, LEDGER_SEPARATOR, Output, Tool};
+use crate::call::{CallContext, Failure, FileChange, Output, Tool, harmless};
 use crate::definition::{Approval, Concurrency, Definition, Kind, Replay};
+use crate::standard::jobs::{self, Start};
 use crate::world::World;
 use crate::world::process::capture::Captured;
 use crate::world::process::tree::signal_name;
@@ -22,8 +26,6 @@ use crate::world::shell::{ShellCommand, ShellResult};
 const DEFAULT_TIMEOUT: u64 = 120_000;
 /// The longest that a call may name.
 const MAX_TIMEOUT: u64 = 600_000;
-/// Characters of a title.
-const TITLE: usize = 120;
 /// Leftovers that are named; the rest is counted.
 const NAMED: usize = 10;
 
@@ -31,8 +33,10 @@ const NAMED: usize = 10;
 /// exit status when that is not 0. The folder and exported variables are kept for the next
 /// command; functions and aliases are not. There is no terminal and no input: a program
 /// that asks a question or opens an editor fails at once, so give answers as options.
-/// What a command leaves running in the background is ended with it; background jobs are
-/// not available in this version. Long output is shown from both ends, and the whole of it
+/// What a command leaves running with `&` is ended with it: for a server, a watcher or a
+/// long build set `run_in_background`. In a sandbox the network may be closed and files
+/// outside the workspace out of reach; when a failure looks like that, the person is asked
+/// once whether to run it again with more reach. Long output is shown from both ends, and the whole of it
 /// is kept in a file that Read can open. Prefer Read, Glob and Grep for reading and
 /// searching files.
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -42,12 +46,9 @@ struct BashInput {
     /// Milliseconds until the command is stopped: 120000 when not given, 600000 at most.
     timeout: Option<i64>,
     /// What the command does, in five to ten words, for the person.
-    #[expect(
-        dead_code,
-        reason = "for the person who reads the call; the command alone decides what runs"
-    )]
     description: Option<String>,
-    /// Not available in this version: a call with true is refused.
+    /// True to start it as a job and go on at once: the answer is the job's id for
+    /// job_collect and job_stop. A job has no timeout.
     run_in_background: Option<bool>,
 }
 
@@ -55,9 +56,6 @@ struct BashInput {
 pub struct Bash {
     definition: Definition,
 }
-
-/// The longest command, as JSON text, that an approval shows whole.
-const SHOWN_WHOLE: usize = 24 * 1024;
 
 impl Default for Bash {
     fn default() -> Self {
@@ -91,18 +89,7 @@ impl Tool for Bash {
     }
 
     fn title(&self, args: &Value) -> String {
-        let Some(command) = args.get("command").and_then(Value::as_str) else {
-            return "Bash".to_owned();
-        };
-        let mut lines = command.lines().filter(|line| !line.trim().is_empty());
-        let Some(first) = lines.next() else {
-            return "Bash".to_owned();
-        };
-        let mut title: String = first.trim().chars().take(TITLE).collect();
-        if title.len() < first.trim().len() || lines.next().is_some() {
-            title.push_str(" …");
-        }
-        title
+        jobs::command_title(args).unwrap_or_else(|| "Bash".to_owned())
     }
 
     fn rule_subject(&self, _world: &World, args: &Value) -> Option<String> {
@@ -116,42 +103,80 @@ impl Tool for Bash {
         _context: &CallContext,
         args: &Value,
     ) -> Result<Vec<FileChange>, Failure> {
-        let size = args
-            .get("command")
-            .map_or(0, |command| command.to_string().len());
-        if size > SHOWN_WHOLE {
-            return Err(Failure::new(format!(
-                "the command is {size} bytes long and cannot be shown whole to the person who has to approve it, \
-                 which ends at {SHOWN_WHOLE}; write it to a script file with Write, and run that"
-            )));
+        jobs::shown_whole(args)?;
+        let is_job = self.repeats_safely(args);
+        match args.get("command").and_then(Value::as_str) {
+            Some(command) if !is_job => unattended::refused(command)?,
+            _ => {}
         }
         Ok(Vec::new())
     }
 
+    /// A job of an earlier run is found by the call's id; a command is never run twice.
+    fn repeats_safely(&self, args: &Value) -> bool {
+        args.get("run_in_background").and_then(Value::as_bool) == Some(true)
+    }
+
     async fn run(&self, context: &CallContext, args: Value) -> Result<Output, Failure> {
         let input: BashInput = arguments::parse(args)?;
-        if input.run_in_background == Some(true) {
-            return Err(Failure::new(
-                "background jobs are not available in this version; run the command without `run_in_background`, \
-                 with a `timeout` that is long enough",
-            ));
-        }
         if input.command.trim().is_empty() {
-            return Err(Failure::new(
-                "`command` is empty, and a shell command is wanted",
-            ));
+            return Err(jobs::no_command());
         }
-        let (timeout, mut remarks) = timeout(input.timeout);
+        if input.run_in_background == Some(true) {
+            let start = Start {
+                command: input.command,
+                description: input.description,
+                keep: false,
+            };
+            let mut output = jobs::start(context, start).await?;
+            if input.timeout.is_some_and(|asked| asked > 0) {
+                let remark = "a job has no timeout; stop it with job_stop";
+                output.remarks.push(remark.to_owned());
+            }
+            return Ok(output);
+        }
+        unattended::refused(&input.command)?;
+        let (timeout, remarks) = timeout(input.timeout);
+        let command = Command {
+            text: input.command,
+            timeout,
+        };
+        let mut told = reach::run(context, &command).await?;
+        told.output.remarks.splice(0..0, remarks);
+        if told.cancelled {
+            Err(Failure(told.output.render()))
+        } else {
+            Ok(told.output)
+        }
+    }
+}
+
+/// What is run, once or, with more reach, once more.
+struct Command {
+    text: String,
+    timeout: Duration,
+}
+
+/// A run as the model is told of it.
+struct Told {
+    output: Output,
+    end: End,
+    cancelled: bool,
+}
+
+impl Command {
+    /// Runs it once.
+    async fn run(&self, context: &CallContext, confinement: Confinement) -> Result<Told, Failure> {
         let journal = Arc::clone(&context.journal);
         let call_id = context.call_id.clone();
-        let command = ShellCommand {
-            command: input.command,
-            timeout,
-            roots: context.world.roots(),
-            live: Some(Arc::new(move |text: &str| journal.output(&call_id, text))),
-            confinement: Confinement::default(),
-        };
         let world = &context.world;
+        let command = ShellCommand {
+            command: self.text.clone(),
+            timeout: self.timeout,
+            roots: world.roots(),
+            live: Some(Arc::new(move |text: &str| journal.output(&call_id, text))),
+            confinement,
+        };
         let result = world
             .shell()
             .run(world.processes(), command, &context.cancel)
@@ -160,25 +185,36 @@ impl Tool for Bash {
             finished,
             remarks: notes,
         } = result.map_err(|error| Failure::new(error.to_string()))?;
-        remarks.extend(ending(&finished, timeout));
+        let stopped = !finished.leftovers.is_empty()
+            || matches!(finished.end, End::TimedOut | End::Cancelled);
+        let mut remarks = Vec::new();
+        remarks.extend(ending(&finished, self.timeout));
         remarks.extend(left_out(&finished.output));
         remarks.extend(leftovers(&finished));
+        if stopped && confinement != Confinement::Outside {
+            // A signal does not reach everywhere.
+            remarks.extend(world.processes().sandbox().caveat().map(str::to_owned));
+        }
+        remarks.extend(unattended::hint(
+            &self.text,
+            finished.end,
+            &finished.output.text,
+        ));
         remarks.extend(notes);
         let text = if finished.output.text.is_empty() {
             "(no output)".to_owned()
         } else {
-            finished.output.text
+            harmless(finished.output.text)
         };
-        let output = Output {
-            text: harmless(text),
-            remarks,
-            ..Output::default()
-        };
-        if finished.end == End::Cancelled {
-            Err(Failure(output.render()))
-        } else {
-            Ok(output)
-        }
+        Ok(Told {
+            output: Output {
+                text,
+                remarks,
+                ..Output::default()
+            },
+            end: finished.end,
+            cancelled: finished.end == End::Cancelled,
+        })
     }
 }
 
@@ -211,7 +247,7 @@ fn ending(finished: &Finished, timeout: Duration) -> Option<String> {
         End::Signalled(signal) => Some(format!("ended by {}", signal_name(signal))),
         End::TimedOut => Some(format!(
             "notice: the command was still running after {} ms and was stopped, {rest}; the folder and variables are \
-             those from before it",
+             those from before it. What runs for long, such as a server, is started with `run_in_background`",
             timeout.as_millis()
         )),
         End::Cancelled => Some(format!(
@@ -268,25 +304,12 @@ fn leftovers(finished: &Finished) -> Vec<String> {
             "{more} more processes were still running and were ended"
         ));
     }
-    remarks
-}
-
-/// A command that prints the separator must not write its own ledger.
-fn harmless(text: String) -> String {
-    if !text.contains(LEDGER_SEPARATOR) {
-        return text;
+    if !remarks.is_empty() {
+        remarks.push(
+            "what is to go on in the background is started with `run_in_background`".to_owned(),
+        );
     }
-    let lines: Vec<String> = text
-        .split('\n')
-        .map(|line| {
-            if line.trim() == LEDGER_SEPARATOR {
-                format!("| {line}")
-            } else {
-                line.to_owned()
-            }
-        })
-        .collect();
-    lines.join("\n")
+    remarks
 }
 
 #[cfg(test)]

@@ -7,6 +7,8 @@
 //! ([`crate::call::CallJournal::job_cursor`]), so that a crash between a read and its
 //! result loses nothing.
 
+pub mod unavailable;
+
 use std::fmt;
 use std::time::Duration;
 

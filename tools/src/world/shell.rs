@@ -29,6 +29,8 @@ use crate::world::shell::carried::{Carried, Report};
 const REPORT: u64 = 1024 * 1024;
 
 const WRAPPER: &str = include_str!("shell/wrapper.sh");
+/// The same for a job, which leaves nothing to later commands.
+const JOB_WRAPPER: &str = include_str!("shell/job.sh");
 
 /// Git runs this through a shell; other programs fail to find it, which is as quick.
 const NO_EDITOR: &str = "echo 'no editor can be opened here: give the text on the command line, such as git commit -m' >&2; false";
@@ -52,6 +54,10 @@ pub struct ShellCommand {
     pub live: Option<LiveSink>,
     pub confinement: Confinement,
 }
+
+/// What a session's next command starts with.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ShellState(Carried);
 
 /// A command that ended, and what the model should know of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -101,7 +107,48 @@ impl Shell {
             .unwrap_or_else(|| self.settings.cwd.clone())
     }
 
-    /// Runs one command to its end, its timeout or a cancel.
+    /// What the next command would start with; for [`Self::restore`].
+    pub fn state(&self) -> ShellState {
+        ShellState(self.carried().clone())
+    }
+
+    /// Goes back to an earlier state: a command that is run once more starts where its
+    /// first run did, and not where that one ended.
+    pub fn restore(&self, state: ShellState) {
+        *self.carried() = state.0;
+    }
+
+    /// The program of a job: a shell of its own with the folder and variables of the
+    /// moment, which leaves nothing to later commands. Confined as commands are.
+    ///
+    /// # Errors
+    /// [`ShellError`] when there is no shell or no folder to start in.
+    pub fn job(
+        &self,
+        processes: &Processes,
+        command: &str,
+    ) -> Result<(Program, Vec<String>), ShellError> {
+        let bash = self.bash.as_ref().ok_or(ShellError::NoBash)?;
+        let mut remarks = Vec::new();
+        let cwd = self.folder(&mut remarks)?;
+        let mut environment = base_environment(processes.environment());
+        self.carried().apply(&mut environment);
+        environment.insert("PWD".into(), cwd.clone().into());
+        let (input, _, _) = handover(command, 0)?;
+        let program = Program {
+            argv: argv(bash, JOB_WRAPPER),
+            cwd,
+            environment,
+            input: Some(input),
+            confinement: Confinement::default(),
+        };
+        Ok((program, remarks))
+    }
+
+    /// Runs one command to its end, its timeout or a cancel. One that runs outside of the
+    /// sandbox gets the folder and none of the variables that commands inside exported:
+    /// these must not choose what runs where they could not.
+
     ///
     /// # Errors
     /// [`ShellError`]; then nothing ran.
@@ -116,21 +163,18 @@ impl Shell {
         let cwd = self.folder(&mut remarks)?;
         let base = base_environment(processes.environment());
         let mut given = base.clone();
-        self.carried().apply(&mut given);
+        match command.confinement {
+            Confinement::Sandboxed { .. } => self.carried().apply(&mut given),
+            Confinement::Outside if self.carried().has_variables() => remarks.push(
+                "outside of the sandbox the command had none of the variables that earlier commands exported"
+                    .to_owned(),
+            ),
+            Confinement::Outside => {}
+        }
         given.insert("PWD".into(), cwd.clone().into());
-        let (input, file, report_at) = handover(&command.command)?;
-        let argv = [
-            bash.as_os_str(),
-            "--noprofile".as_ref(),
-            "--norc".as_ref(),
-            "-c".as_ref(),
-            WRAPPER.trim_end().as_ref(),
-            "bash".as_ref(),
-        ]
-        .map(OsStr::to_owned)
-        .to_vec();
+        let (input, file, report_at) = handover(&command.command, REPORT)?;
         let program = Program {
-            argv,
+            argv: argv(bash, WRAPPER),
             cwd: cwd.clone(),
             environment: given.clone(),
             input: Some(input),
@@ -189,6 +233,20 @@ impl Shell {
     }
 }
 
+/// No profile and no start-up file is read: their noise is not the command's.
+fn argv(bash: &Path, wrapper: &str) -> Vec<OsString> {
+    [
+        bash.as_os_str(),
+        "--noprofile".as_ref(),
+        "--norc".as_ref(),
+        "-c".as_ref(),
+        wrapper.trim_end().as_ref(),
+        "bash".as_ref(),
+    ]
+    .map(OsStr::to_owned)
+    .to_vec()
+}
+
 /// A shell's environment where nobody can type: what would wait for a person fails at once
 /// or prints instead.
 fn base_environment(environment: &BTreeMap<OsString, OsString>) -> BTreeMap<OsString, OsString> {
@@ -199,6 +257,12 @@ fn base_environment(environment: &BTreeMap<OsString, OsString>) -> BTreeMap<OsSt
         ("MANPAGER", "cat"),
         ("SYSTEMD_PAGER", "cat"),
         ("GIT_TERMINAL_PROMPT", "0"),
+        // No window for a password either: it would wait on the person's screen.
+        ("GIT_ASKPASS", ""),
+        ("SSH_ASKPASS", ""),
+        ("SSH_ASKPASS_REQUIRE", "never"),
+        ("GCM_INTERACTIVE", "never"),
+        ("PIP_NO_INPUT", "1"),
         ("DEBIAN_FRONTEND", "noninteractive"),
         ("EDITOR", NO_EDITOR),
         ("VISUAL", NO_EDITOR),
@@ -215,8 +279,8 @@ fn base_environment(environment: &BTreeMap<OsString, OsString>) -> BTreeMap<OsSt
 }
 
 /// The anonymous file with the command, twice: for the shell, and for us to read the
-/// report from, which begins where it says.
-fn handover(command: &str) -> Result<(OwnedFd, std::fs::File, u64), ShellError> {
+/// report from, which begins where it says and has `room` bytes.
+fn handover(command: &str, room: u64) -> Result<(OwnedFd, std::fs::File, u64), ShellError> {
     if command.contains('\0') {
         return Err(ShellError::ZeroByte);
     }
@@ -226,7 +290,7 @@ fn handover(command: &str) -> Result<(OwnedFd, std::fs::File, u64), ShellError> 
             MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING,
         )?);
         let begin = command.len() as u64 + 1;
-        file.set_len(begin + REPORT)?;
+        file.set_len(begin + room)?;
         file.write_all_at(command.as_bytes(), 0)?;
         fcntl_add_seals(&file, SealFlags::GROW | SealFlags::SHRINK | SealFlags::SEAL)?;
         Ok((OwnedFd::from(file.try_clone()?), file, begin))

@@ -127,9 +127,10 @@ async fn leftovers_are_named_and_ended() {
     let pid = output.text.trim();
     assert_eq!(
         output.remarks,
-        [format!(
-            "still running when the command ended, and was ended: sleep 599 (pid {pid})"
-        )]
+        [
+            format!("still running when the command ended, and was ended: sleep 599 (pid {pid})"),
+            "what is to go on in the background is started with `run_in_background`".to_owned()
+        ]
     );
     assert!(!std::path::Path::new("/proc").join(pid).join("cwd").exists());
 }
@@ -181,22 +182,134 @@ async fn check_152_commands_know_that_they_are_inside_and_see_no_key() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_background_job_is_refused_with_what_to_do() {
+async fn where_no_jobs_are_kept_a_background_command_is_refused_with_the_reason() {
     let bench = bench();
-    let refused = bench
-        .run(
-            &Bash::new(),
-            json!({"command": "true", "run_in_background": true}),
-        )
-        .await
-        .unwrap_err();
-    assert!(refused.0.contains("without `run_in_background`"));
+    let args = json!({"command": "true", "run_in_background": true});
+    let refused = bench.run(&Bash::new(), args).await.unwrap_err();
     assert!(
-        bench
-            .run(&Bash::new(), json!({"command": " \n"}))
-            .await
-            .is_err()
+        refused.0.starts_with("jobs are not available here"),
+        "{refused:?}"
     );
+    let blank = bench.run(&Bash::new(), json!({"command": " \n"})).await;
+    assert!(blank.is_err());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn r019_what_was_put_in_the_background_is_named_and_gone() {
+    let bench = bench();
+    let begun = std::time::Instant::now();
+    let output = run(&bench, json!({"command": "yes > /dev/null & echo hi $!"})).await;
+    assert!(begun.elapsed() < Duration::from_secs(10));
+    let pid = output.text.trim().strip_prefix("hi ").unwrap().to_owned();
+    assert_eq!(
+        output.remarks,
+        [
+            format!("still running when the command ended, and was ended: yes (pid {pid})"),
+            "what is to go on in the background is started with `run_in_background`".to_owned()
+        ]
+    );
+    assert!(!std::path::Path::new("/proc").join(pid).join("cwd").exists());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn r020_nobody_waits_for_who_still_holds_the_output() {
+    let bench = bench();
+    let begun = std::time::Instant::now();
+    let output = run(
+        &bench,
+        json!({"command": "exec > >(tee -a f) 2>&1; echo done"}),
+    )
+    .await;
+    assert_eq!(output.text, "done\n");
+    let output = run(&bench, json!({"command": "sleep 600 & echo done"})).await;
+    assert_eq!(output.text, "done\n");
+    assert!(output.remarks.first().unwrap().contains("sleep 600"));
+    assert!(begun.elapsed() < Duration::from_secs(20));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn r021_who_ignores_the_request_to_end_is_killed_after_the_grace() {
+    let bench = bench();
+    let begun = std::time::Instant::now();
+    let command =
+        "echo $$; trap '' TERM; (trap '' TERM; sleep 600; sleep 600) & sleep 600; sleep 600";
+    let output = run(&bench, json!({"command": command, "timeout": 300})).await;
+    assert!(begun.elapsed() < Duration::from_secs(20));
+    let pid = output.text.trim();
+    assert!(!std::path::Path::new("/proc").join(pid).join("cwd").exists());
+    assert!(
+        output
+            .remarks
+            .first()
+            .unwrap()
+            .contains("with everything it had started")
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn r064_commands_run_where_the_session_is() {
+    let (one, two) = (bench(), bench());
+    for bench in [&one, &two] {
+        let folder = bench.folder.path().canonicalize().unwrap();
+        let output = run(bench, json!({"command": "pwd; echo $PWD"})).await;
+        assert_eq!(output.text, format!("{0}\n{0}\n", folder.display()));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn r097_characters_written_a_byte_at_a_time_stay_whole() {
+    let bench = bench();
+    // One write a byte: 漢 is e6 bc a2.
+    let command =
+        "for i in {1..300}; do printf '\\xe6'; printf '\\xbc'; printf '\\xa2'; done; echo";
+    let output = run(&bench, json!({ "command": command })).await;
+    let wanted = "漢".repeat(300) + "\n";
+    assert_eq!(output.text, wanted);
+    assert_eq!(bench.journal.live(), wanted);
+    // Past the size of a pipe, and cut on a character's boundary.
+    let command = "for i in {1..50000}; do printf '漢'; done; echo";
+    let output = run(&bench, json!({ "command": command })).await;
+    assert!(!output.text.contains('\u{fffd}'));
+    let remark = output.remarks.first().unwrap();
+    let shown: usize = remark.split(' ').next().unwrap().parse().unwrap();
+    assert!(
+        remark.contains(&format!(
+            "of 150001 bytes of output are shown, {} from",
+            150_001 - shown
+        )),
+        "{remark}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn r098_colours_titles_and_progress_are_plain_text() {
+    let bench = bench();
+    let command = "printf '\\x1b[31mred\\x1b[0m \\x1b]0;title\\x07plain\\n'; printf '\\x1b'; sleep 0.1; printf '[1mbold\\n'; \
+                   printf '10%%\\r50%%\\r100%%\\n'; printf 'end\\x1b'";
+    let output = run(&bench, json!({ "command": command })).await;
+    assert_eq!(output.text, "red plain\nbold\n100%\nend");
+    let live = bench.journal.live();
+    assert!(
+        !live.contains('\u{1b}') && live.contains("bold"),
+        "{live:?}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn r139_a_profile_brings_nothing_back_and_prints_nothing() {
+    let bench = bench();
+    bench.put(".bash_profile", "export MY_TOKEN=back; echo Welcome");
+    bench.put(".bashrc", "export MY_TOKEN=back; echo Welcome");
+    bench.put(".profile", "export MY_TOKEN=back; echo Welcome");
+    let home = bench.folder.path().display();
+    let command = format!("export HOME={home} BASH_ENV={home}/.bashrc ENV={home}/.profile");
+    run(&bench, json!({ "command": command })).await;
+    let output = run(
+        &bench,
+        json!({"command": "echo \"$HOME ${MY_TOKEN-none}\""}),
+    )
+    .await;
+    assert_eq!(output.text, format!("{home} none\n"));
 }
 
 #[test]
@@ -212,7 +325,7 @@ fn the_title_is_the_first_line() {
         bash.title(&json!({"command": "x".repeat(500)}))
             .chars()
             .count()
-            <= TITLE + 2
+            <= jobs::TITLE + 2
     );
 }
 

@@ -61,11 +61,16 @@ impl Capture {
     /// An empty capture; nothing is created on disk yet.
     pub fn new(limits: CaptureLimits) -> Self {
         let ends = Ends::new(limits.shown);
+        let raw = if limits.path.as_os_str().is_empty() {
+            Raw::Lost
+        } else {
+            Raw::Memory(Vec::new())
+        };
         Self {
             limits,
             cleaner: Cleaner::new(),
             ends,
-            raw: Raw::Memory(Vec::new()),
+            raw,
             fresh: String::new(),
         }
     }
@@ -204,7 +209,7 @@ enum Raw {
         written: u64,
         total: u64,
     },
-    /// The file could not be made or written.
+    /// No file is wanted, or it could not be made or written.
     Lost,
 }
 

@@ -222,5 +222,66 @@ impl Default for Cleaner {
     }
 }
 
+/// How many bytes from the start end outside of a character and of an escape sequence;
+/// what follows may become whole when more comes. A `\r` at the end counts as begun: what
+/// comes next decides whether it ends a line. What is too long to be a sequence is none,
+/// so never more than a few kilobytes are held back.
+pub fn whole(bytes: &[u8]) -> usize {
+    /// Longer than any sequence that a cleaner hides, were all of it four bytes a character.
+    const MOST: usize = 4 * STRING_LIMIT + 16;
+    let mut state = State::Text;
+    let mut begun = 0;
+    for (at, byte) in bytes.iter().enumerate() {
+        let next = match (state, byte) {
+            (State::Text, 0x1b) => {
+                begun = at;
+                State::Escape
+            }
+            (State::Text, _) => State::Text,
+            (State::Escape, b'[') => State::Sequence,
+            (State::Escape, b']' | b'P' | b'X' | b'^' | b'_') => State::Text7 {
+                length: 0,
+                escape: false,
+            },
+            (State::Escape, b' '..=b'/') => State::EscapeOne,
+            (State::Sequence, b' '..=b'?') => State::Sequence,
+            (State::Escape | State::Sequence, 0x1b) => {
+                begun = at;
+                State::Escape
+            }
+            (State::Text7 { .. }, 0x07 | b'\n') => State::Text,
+            (State::Text7 { escape: true, .. }, b'\\') => State::Text,
+            (State::Text7 { length, .. }, byte) if length < 4 * STRING_LIMIT => State::Text7 {
+                length: length + 1,
+                escape: *byte == 0x1b,
+            },
+            _ => State::Text,
+        };
+        state = next;
+    }
+    let inside = state != State::Text && bytes.len() - begun <= MOST;
+    let end = if inside { begun } else { bytes.len() };
+    let end = end - bytes.get(..end).map_or(0, unfinished_character);
+    end - usize::from(bytes.get(..end).is_some_and(|text| text.ends_with(b"\r")))
+}
+
+/// The length of a character at the end whose last bytes have not come.
+fn unfinished_character(bytes: &[u8]) -> usize {
+    for length in 1..=3.min(bytes.len()) {
+        let Some(byte) = bytes.get(bytes.len() - length) else {
+            return 0;
+        };
+        let whole = match byte {
+            0x80..=0xbf => continue,
+            0xc2..=0xdf => 2,
+            0xe0..=0xef => 3,
+            0xf0..=0xf4 => 4,
+            _ => 1,
+        };
+        return if whole > length { length } else { 0 };
+    }
+    0
+}
+
 #[cfg(test)]
 mod tests;

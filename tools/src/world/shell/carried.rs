@@ -58,6 +58,11 @@ impl Report {
 }
 
 impl Carried {
+    /// Whether anything but the folder is carried.
+    pub fn has_variables(&self) -> bool {
+        !self.set.is_empty() || !self.unset.is_empty()
+    }
+
     /// The environment of the next command.
     pub fn apply(&self, environment: &mut BTreeMap<OsString, OsString>) {
         environment.retain(|name, _| !self.unset.contains(name));
