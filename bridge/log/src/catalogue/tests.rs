@@ -93,7 +93,7 @@ fn samples() -> Vec<(&'static str, Value, Value)> {
         (
             "approval/requested",
             json!({"id": "a", "call_id": "c", "name": "n", "args": {}, "title": "t", "reason": "r",
-                   "preview": [change], "offered_rule": "Bash"}),
+                   "preview": [change], "offered_rule": "Bash", "stage": "escalation"}),
             json!({"id": "a", "call_id": "c", "name": "n", "args": {}, "reason": "r"}),
         ),
         (
