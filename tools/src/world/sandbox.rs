@@ -47,6 +47,13 @@ pub trait Sandbox: Send + Sync {
         None
     }
 
+    /// Whether what runs inside has the descriptors and the environment that we give it.
+    /// Where it has not, its input is a stream, and the shell finds another way to hand
+    /// over what one command leaves to the next.
+    fn shares_descriptors(&self) -> bool {
+        true
+    }
+
     /// What a signal does not reach or a limit does not hold, in one sentence for the
     /// model, where a provider has such a gap (`Terret seed §6`, the docker provider).
     fn caveat(&self) -> Option<&'static str> {

@@ -8,6 +8,7 @@
 //! hang (checks 138 to 142).
 
 pub mod carried;
+mod remote;
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -28,6 +29,11 @@ use crate::world::shell::carried::{Carried, Report};
 /// Room for the report: folder and exported variables.
 const REPORT: u64 = 1024 * 1024;
 
+/// Reads the command where descriptors are ours, and keeps the file for the report.
+const LOCAL: &str = include_str!("shell/local.sh");
+/// The same where they are not: the variables come with the command.
+const REMOTE: &str = include_str!("shell/remote.sh");
+/// Runs the command and reports into `TERRET_STATE`.
 const WRAPPER: &str = include_str!("shell/wrapper.sh");
 /// The same for a job, which leaves nothing to later commands.
 const JOB_WRAPPER: &str = include_str!("shell/job.sh");
@@ -134,9 +140,14 @@ impl Shell {
         let mut environment = base_environment(processes.environment());
         self.carried().apply(&mut environment);
         environment.insert("PWD".into(), cwd.clone().into());
-        let (input, _, _) = handover(command, 0)?;
+        let rest = if processes.sandbox().shares_descriptors() {
+            Vec::new()
+        } else {
+            remote::variables(FIXED, &self.carried())
+        };
+        let (input, _, _) = handover(command, &rest, 0)?;
         let program = Program {
-            argv: argv(bash, JOB_WRAPPER),
+            argv: argv(bash, &[JOB_WRAPPER]),
             cwd,
             environment,
             input: Some(input),
@@ -148,7 +159,6 @@ impl Shell {
     /// Runs one command to its end, its timeout or a cancel. One that runs outside of the
     /// sandbox gets the folder and none of the variables that commands inside exported:
     /// these must not choose what runs where they could not.
-
     ///
     /// # Errors
     /// [`ShellError`]; then nothing ran.
@@ -172,9 +182,20 @@ impl Shell {
             Confinement::Outside => {}
         }
         given.insert("PWD".into(), cwd.clone().into());
-        let (input, file, report_at) = handover(&command.command, REPORT)?;
+        let is_remote = command.confinement != Confinement::Outside
+            && !processes.sandbox().shares_descriptors();
+        let report_path = report_path();
+        let (script, rest, room) = if is_remote {
+            let mut rest = report_path.clone().into_bytes();
+            rest.push(0);
+            rest.extend(remote::variables(FIXED, &self.carried()));
+            (REMOTE, rest, 0)
+        } else {
+            (LOCAL, Vec::new(), REPORT)
+        };
+        let (input, file, report_at) = handover(&command.command, &rest, room)?;
         let program = Program {
-            argv: argv(bash, WRAPPER),
+            argv: argv(bash, &[script, WRAPPER]),
             cwd: cwd.clone(),
             environment: given.clone(),
             input: Some(input),
@@ -189,16 +210,27 @@ impl Shell {
             .await?
             .finish(cancel)
             .await?;
-        match read_report(&file, report_at) {
-            // A report of a command that we ended says where it was, not where it meant to be.
-            Some(report) if matches!(finished.end, End::Exited(_)) => {
-                remarks.extend(self.carried().update(report, &given, &base));
-            }
-            None if matches!(finished.end, End::Exited(_)) => remarks.push(format!(
-                "the shell was replaced or lost its way to report, so later commands start in {} with the variables of before",
-                self.cwd().display()
-            )),
-            _ => {}
+        // A report of a command that we ended says where it was, not where it meant to be.
+        if matches!(finished.end, End::Exited(_)) {
+            let reported = if is_remote {
+                let confinement = command.confinement;
+                remote::reports(processes, &report_path, &cwd, confinement, cancel)
+                    .await
+                    .map(|reports| {
+                        let mut carried = self.carried();
+                        let base = remote::base(&reports.begin, &carried);
+                        carried.update(reports.end, &reports.begin.exported, &base)
+                    })
+            } else {
+                read_report(&file, report_at)
+                    .map(|report| self.carried().update(report, &given, &base))
+            };
+            remarks.extend(reported.unwrap_or_else(|| {
+                vec![format!(
+                    "the shell was replaced or lost its way to report, so later commands start in {} with the variables of before",
+                    self.cwd().display()
+                )]
+            }));
         }
         let folder = self.cwd();
         if folder != cwd && !command.roots.iter().any(|root| folder.starts_with(root)) {
@@ -234,41 +266,46 @@ impl Shell {
 }
 
 /// No profile and no start-up file is read: their noise is not the command's.
-fn argv(bash: &Path, wrapper: &str) -> Vec<OsString> {
+fn argv(bash: &Path, scripts: &[&str]) -> Vec<OsString> {
+    // On one line, so that the lines that bash names are the command's.
+    let script: Vec<&str> = scripts.iter().map(|script| script.trim_end()).collect();
+    let script = OsString::from(script.join(" "));
     [
         bash.as_os_str(),
         "--noprofile".as_ref(),
         "--norc".as_ref(),
         "-c".as_ref(),
-        wrapper.trim_end().as_ref(),
+        script.as_os_str(),
         "bash".as_ref(),
     ]
     .map(OsStr::to_owned)
     .to_vec()
 }
 
-/// A shell's environment where nobody can type: what would wait for a person fails at once
-/// or prints instead.
+/// What a shell has where nobody can type: what would wait for a person fails at once or
+/// prints instead.
+const FIXED: &[(&str, &str)] = &[
+    ("TERM", "dumb"),
+    ("PAGER", "cat"),
+    ("GIT_PAGER", "cat"),
+    ("MANPAGER", "cat"),
+    ("SYSTEMD_PAGER", "cat"),
+    ("GIT_TERMINAL_PROMPT", "0"),
+    // No window for a password either: it would wait on the person's screen.
+    ("GIT_ASKPASS", ""),
+    ("SSH_ASKPASS", ""),
+    ("SSH_ASKPASS_REQUIRE", "never"),
+    ("GCM_INTERACTIVE", "never"),
+    ("PIP_NO_INPUT", "1"),
+    ("DEBIAN_FRONTEND", "noninteractive"),
+    ("EDITOR", NO_EDITOR),
+    ("VISUAL", NO_EDITOR),
+    ("GIT_EDITOR", NO_EDITOR),
+    ("GIT_SEQUENCE_EDITOR", NO_EDITOR),
+];
+
+/// A shell's environment before anything is carried.
 fn base_environment(environment: &BTreeMap<OsString, OsString>) -> BTreeMap<OsString, OsString> {
-    const FIXED: &[(&str, &str)] = &[
-        ("TERM", "dumb"),
-        ("PAGER", "cat"),
-        ("GIT_PAGER", "cat"),
-        ("MANPAGER", "cat"),
-        ("SYSTEMD_PAGER", "cat"),
-        ("GIT_TERMINAL_PROMPT", "0"),
-        // No window for a password either: it would wait on the person's screen.
-        ("GIT_ASKPASS", ""),
-        ("SSH_ASKPASS", ""),
-        ("SSH_ASKPASS_REQUIRE", "never"),
-        ("GCM_INTERACTIVE", "never"),
-        ("PIP_NO_INPUT", "1"),
-        ("DEBIAN_FRONTEND", "noninteractive"),
-        ("EDITOR", NO_EDITOR),
-        ("VISUAL", NO_EDITOR),
-        ("GIT_EDITOR", NO_EDITOR),
-        ("GIT_SEQUENCE_EDITOR", NO_EDITOR),
-    ];
     let mut base = environment.clone();
     base.extend(
         FIXED
@@ -279,8 +316,13 @@ fn base_environment(environment: &BTreeMap<OsString, OsString>) -> BTreeMap<OsSt
 }
 
 /// The anonymous file with the command, twice: for the shell, and for us to read the
-/// report from, which begins where it says and has `room` bytes.
-fn handover(command: &str, room: u64) -> Result<(OwnedFd, std::fs::File, u64), ShellError> {
+/// report from, which begins where it says and has `room` bytes. `rest` follows the
+/// command and the zero byte that ends it.
+fn handover(
+    command: &str,
+    rest: &[u8],
+    room: u64,
+) -> Result<(OwnedFd, std::fs::File, u64), ShellError> {
     if command.contains('\0') {
         return Err(ShellError::ZeroByte);
     }
@@ -289,13 +331,24 @@ fn handover(command: &str, room: u64) -> Result<(OwnedFd, std::fs::File, u64), S
             "command",
             MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING,
         )?);
-        let begin = command.len() as u64 + 1;
+        let after = command.len() as u64 + 1;
+        let begin = after + rest.len() as u64;
         file.set_len(begin + room)?;
         file.write_all_at(command.as_bytes(), 0)?;
+        file.write_all_at(rest, after)?;
         fcntl_add_seals(&file, SealFlags::GROW | SealFlags::SHRINK | SealFlags::SEAL)?;
         Ok((OwnedFd::from(file.try_clone()?), file, begin))
     };
     make().map_err(ShellError::Handover)
+}
+
+/// Where a command reports whose shell has no descriptor of ours. Nobody can guess it.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a name that nobody can guess and no replay needs"
+)]
+fn report_path() -> String {
+    format!("/tmp/.terret-{}", uuid::Uuid::new_v4().simple())
 }
 
 /// Memory is read here and no disk.

@@ -572,6 +572,17 @@ impl View {
                 v1::ToolCallUpdateFields::new().status(status),
             ));
         }
+        // The question showed a call that runs as one that waits.
+        let goes_on = self
+            .cards
+            .get(call_id)
+            .is_some_and(|card| card.started && card.announced && !card.hidden);
+        if goes_on && self.phase == Phase::Live {
+            self.update(card::update(
+                call_id,
+                v1::ToolCallUpdateFields::new().status(v1::ToolCallStatus::InProgress),
+            ));
+        }
         self.out.push(Out::Decided(id));
     }
 

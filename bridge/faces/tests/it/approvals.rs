@@ -94,6 +94,42 @@ async fn whatever_is_not_an_offered_yes_denies() {
 }
 
 #[tokio::test]
+async fn more_reach_for_a_call_that_runs_is_asked_with_its_reason_and_without_always() {
+    let reason = "it looks as if the sandbox had kept the network from it";
+    let script = Script::new()
+        .reply(Reply::new().call_as("h1", "Hold", json!({ "reach": reason })))
+        .say("Done.");
+    let options = EditorOptions {
+        permission: PermissionPolicy::AllowOnce,
+        ..Preset::zed().into()
+    };
+    let stage = Stage::new(Setting::from(script).editor(options));
+    let session = stage.session().await;
+    let answer = stage.editor.prompt(&session, "go").await.unwrap();
+    assert_eq!(stop_reason(&answer), "end_turn");
+    let seen = stage.finish().await;
+    let asked: Vec<Value> = seen
+        .requests_of_agent("session/request_permission")
+        .map(|request| request.params().unwrap().clone())
+        .collect();
+    assert_eq!(asked.len(), 1);
+    assert!(asked[0]["toolCall"]["content"].to_string().contains(reason));
+    let kinds: Vec<&Value> = asked[0]["options"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|option| &option["kind"])
+        .collect();
+    assert_eq!(kinds, ["allow_once", "reject_once"]);
+    // The card waits for the person and runs again afterwards.
+    let states: Vec<Value> = updates(&seen, "tool_call_update")
+        .iter()
+        .map(|update| update["status"].clone())
+        .collect();
+    assert_eq!(states, ["in_progress", "in_progress", "completed"]);
+}
+
+#[tokio::test]
 async fn a_decision_elsewhere_takes_the_question_back() {
     let stage = Stage::new(asking(PermissionPolicy::Never));
     let session = stage.session().await;

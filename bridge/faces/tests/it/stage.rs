@@ -235,7 +235,8 @@ pub(crate) fn place(transcript: &Transcript, fits: impl Fn(&Frame) -> bool) -> u
 
 // --- a tool that waits --------------------------------------------------------
 
-/// Writes its `say` as live output, then waits for a permit of the gate or a cancel.
+/// Writes its `say` as live output, asks for more reach where it has a `reach`, else waits
+/// for a permit of the gate or a cancel.
 struct Hold {
     definition: Definition,
     gate: Arc<Semaphore>,
@@ -246,7 +247,7 @@ impl Hold {
         let definition = Definition {
             name: "Hold",
             description: "Waits.".into(),
-            parameters: json!({ "type": "object", "properties": { "say": { "type": "array" } } }),
+            parameters: json!({ "type": "object", "properties": { "say": { "type": "array" }, "reach": { "type": "string" } } }),
             mutating: false,
             approval: Approval::Never,
             concurrency: Concurrency::Parallel,
@@ -272,6 +273,10 @@ impl Tool for Hold {
             context
                 .journal
                 .output(&context.call_id, piece.as_str().unwrap_or_default());
+        }
+        if let Some(reason) = args["reach"].as_str() {
+            let answer = context.escalate.ask(reason.to_owned()).await.unwrap();
+            return Ok(Output::text(format!("{answer:?}")));
         }
         tokio::select! {
             permit = self.gate.acquire() => {

@@ -1,1 +1,1 @@
-IFS= read -r -d '' TERRET_COMMAND; exec </dev/null; eval "unset -v TERRET_COMMAND; $TERRET_COMMAND"
+IFS= read -r -d '' TERRET_COMMAND; while IFS= read -r -d '' TERRET_NAME; do case $TERRET_NAME in -*) unset -v "${TERRET_NAME#-}" ;; *) export "$TERRET_NAME" ;; esac; done; unset -v TERRET_NAME; exec </dev/null; eval "unset -v TERRET_COMMAND; $TERRET_COMMAND"

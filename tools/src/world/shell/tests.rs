@@ -369,6 +369,24 @@ async fn sessions_run_side_by_side() {
     }
 }
 
+/// A process a call: there is no shell that could be busy.
+#[tokio::test(flavor = "multi_thread")]
+async fn check_143_a_second_command_at_the_same_time_runs_as_well() {
+    let bench = Bench::new();
+    let (one, two) = tokio::join!(
+        bench.run("echo one; until [ -e met ]; do sleep 0.01; done; exit 1"),
+        bench.run("echo two; touch met; exit 2")
+    );
+    assert_eq!(
+        (one.finished.output.text.as_str(), one.finished.end),
+        ("one\n", End::Exited(1))
+    );
+    assert_eq!(
+        (two.finished.output.text.as_str(), two.finished.end),
+        ("two\n", End::Exited(2))
+    );
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_timed_out_command_leaves_the_state_of_before() {
     let bench = Bench::new();
