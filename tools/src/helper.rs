@@ -12,6 +12,7 @@
 )]
 
 pub mod charge;
+mod keeper;
 pub mod link;
 pub mod members;
 mod supervisor;
@@ -40,6 +41,8 @@ pub enum Role {
     Supervisor,
     /// Confines itself, and becomes a program; no link, since it is the program's process.
     Sandbox,
+    /// Keeps a job, which outlives the engine.
+    Keeper,
 }
 
 /// The program that helpers are started from.
@@ -67,11 +70,12 @@ impl Role {
         match self {
             Self::Supervisor => "terret-supervisor",
             Self::Sandbox => crate::world::sandbox::order::HELPER,
+            Self::Keeper => "terret-keeper",
         }
     }
 
     fn named(name: &OsStr) -> Option<Self> {
-        [Self::Supervisor, Self::Sandbox]
+        [Self::Supervisor, Self::Sandbox, Self::Keeper]
             .into_iter()
             .find(|role| name == role.name())
     }
@@ -80,6 +84,7 @@ impl Role {
         match self {
             Self::Supervisor => supervisor::main(),
             Self::Sandbox => crate::world::sandbox::confine::main(),
+            Self::Keeper => keeper::main(),
         }
     }
 }

@@ -26,8 +26,8 @@ use std::sync::Arc;
 use crate::helper::HelperProgram;
 use crate::world::editor::EditorFiles;
 use crate::world::files::{FileError, FileHook, FileOperation, Files};
-use crate::world::jobs::Jobs;
 use crate::world::jobs::unavailable::NoJobs;
+use crate::world::jobs::{Jobs, JobsSettings, KeptJobs};
 use crate::world::paths::Root;
 use crate::world::process::{ProcessSettings, Processes};
 use crate::world::sandbox::{NoSandbox, Sandbox};
@@ -54,7 +54,10 @@ pub struct WorldSettings {
     pub helper: HelperProgram,
     /// The shell's program; looked for when none.
     pub bash: Option<PathBuf>,
-    /// What keeps the session's jobs; without it none can be started.
+    /// Where jobs are kept and how many; without it none can be started. The folder
+    /// belongs below one that is `denied`.
+    pub jobs: Option<JobsSettings>,
+    /// What keeps the session's jobs in the place of that.
     pub job_provider: Option<Arc<dyn Jobs>>,
     /// Asked before each file operation, in order.
     pub hooks: Vec<Arc<dyn FileHook>>,
@@ -118,6 +121,11 @@ impl World {
             helper: settings.helper,
             ..ProcessSettings::default()
         }));
+        let jobs: Arc<dyn Jobs> = match (settings.job_provider, settings.jobs) {
+            (Some(provider), _) => provider,
+            (None, Some(settings)) => Arc::new(KeptJobs::new(settings, Arc::clone(&processes))),
+            (None, None) => Arc::new(NoJobs::new("this session keeps none")),
+        };
         let shell = Shell::new(ShellSettings {
             cwd: files.cwd(),
             bash: settings.bash,
@@ -128,9 +136,7 @@ impl World {
             environment: settings.environment,
             processes,
             shell,
-            jobs: settings
-                .job_provider
-                .unwrap_or_else(|| Arc::new(NoJobs::new("this session keeps none"))),
+            jobs,
         })
     }
 
@@ -180,7 +186,8 @@ impl World {
         &self.shell
     }
 
-    /// The session's jobs.
+    /// This session's jobs. Whoever drops the world lets go of them; a session that is
+    /// only put out of memory keeps it as long as one runs.
     pub fn jobs(&self) -> &Arc<dyn Jobs> {
         &self.jobs
     }

@@ -7,12 +7,27 @@
 //! ([`crate::call::CallJournal::job_cursor`]), so that a crash between a read and its
 //! result loses nothing.
 
+pub(crate) mod folder;
+mod kept;
+pub mod listing;
+pub(crate) mod record;
+mod row;
+pub(crate) mod spool;
+mod start;
+mod sweep;
+mod tail;
 pub mod unavailable;
+mod watch;
+pub(crate) mod wire;
+
+pub use kept::{JobsSettings, KeptJobs, LIMIT, ORPHAN_GRACE, SPOOL, TOTAL};
 
 use std::fmt;
+use std::path::Path;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use serde::{Deserialize, Serialize};
 use tokio::sync::broadcast;
 use tokio_util::sync::CancellationToken;
 
@@ -80,7 +95,8 @@ pub trait Jobs: Send + Sync {
 }
 
 /// A job's name: `job-` and 16 hexadecimal digits.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
 pub struct JobId(String);
 
 /// What to start.
@@ -115,8 +131,24 @@ pub struct Job {
     pub written: u64,
     /// Bytes of these that the spool had no room for.
     pub dropped: u64,
+    /// What should be known of it besides, such as that its spool is nearly full (R022).
+    pub notes: Vec<JobNote>,
     /// The last lines of its output, cleaned; at most 2 KiB.
     pub tail: String,
+}
+
+/// Something to know of a job; its text is for people and models.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", tag = "note")]
+pub enum JobNote {
+    /// More than 80 % of the room for its output is used.
+    Filling { held: u64, room: u64 },
+    /// The room for its output is used up; the middle of the output goes.
+    Full { room: u64 },
+    /// Output could not be kept; why, in the system's words.
+    Unkept { why: String },
+    /// Nobody of ours was there for it any more, so its keeper ended it.
+    Orphaned { after_ms: u64 },
 }
 
 /// Where a job is in its life.
@@ -206,9 +238,54 @@ impl fmt::Display for JobId {
     }
 }
 
+impl TryFrom<String> for JobId {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        Self::parse(&text).ok_or_else(|| format!("`{text}` is no job's name"))
+    }
+}
+
+impl From<JobId> for String {
+    fn from(id: JobId) -> Self {
+        id.0
+    }
+}
+
+impl fmt::Display for JobNote {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Filling { held, room } => write!(
+                formatter,
+                "its output fills {held} of the {room} bytes that are kept; after that the beginning and the end stay"
+            ),
+            Self::Full { room } => write!(
+                formatter,
+                "its output is longer than the {room} bytes that are kept; the beginning and the end stay"
+            ),
+            Self::Unkept { why } => {
+                write!(formatter, "some of its output could not be kept: {why}")
+            }
+            Self::Orphaned { after_ms } => write!(
+                formatter,
+                "it was ended because no Terret had been there for it for {} s",
+                after_ms.div_ceil(1000)
+            ),
+        }
+    }
+}
+
 impl JobState {
     /// Whether anything of it may still run.
     pub fn is_running(&self) -> bool {
         matches!(self, Self::Running { .. })
     }
 }
+
+fn files(place: &Path) -> impl FnOnce(std::io::Error) -> JobError + use<> {
+    let place = place.display().to_string();
+    move |source| JobError::Files { place, source }
+}
+
+#[cfg(test)]
+mod tests;

@@ -109,6 +109,7 @@ impl Jobs for FakeJobs {
             ran_for: 1500,
             written: 0,
             dropped: 0,
+            notes: Vec::new(),
             tail: String::new(),
         };
         let row = Row {
