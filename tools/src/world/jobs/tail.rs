@@ -56,6 +56,8 @@ fn clean(bytes: &[u8], is_cut: bool) -> String {
 
 #[cfg(test)]
 mod tests {
+    #![expect(clippy::indexing_slicing, reason = "a test fails by panicking")]
+
     use super::*;
 
     #[test]

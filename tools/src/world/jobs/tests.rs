@@ -6,6 +6,7 @@
 )]
 #![expect(clippy::unwrap_used, reason = "a failed setup is a failed test")]
 #![expect(clippy::panic, reason = "a test fails by panicking")]
+#![expect(clippy::indexing_slicing, reason = "a test fails by panicking")]
 
 mod crash;
 mod life;

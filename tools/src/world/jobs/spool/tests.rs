@@ -110,7 +110,7 @@ proptest! {
         let bytes = text.as_bytes();
         let head = bytes.get(..cut.min(bytes.len())).unwrap();
         let whole = head.len() - unfinished(head);
-        prop_assert!(std::str::from_utf8(&head[..whole]).is_ok());
+        prop_assert!(std::str::from_utf8(head.get(..whole).unwrap()).is_ok());
         prop_assert!(head.len() - whole < 4);
         if text.is_char_boundary(head.len()) {
             prop_assert_eq!(whole, head.len());

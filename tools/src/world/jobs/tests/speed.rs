@@ -34,7 +34,7 @@ fn memory(pid: i32) -> u64 {
         .unwrap()
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn r068_a_silent_job_costs_nothing() {
     let bench = Bench::new();
     let mut keeping = Vec::new();
@@ -56,7 +56,8 @@ async fn r068_a_silent_job_costs_nothing() {
             .worker_park_count(0)
     };
     let engine = polls();
-    tokio::time::sleep(Duration::from_secs(3)).await;
+    // Not a sleep of the runtime, which would be a timer of its own.
+    std::thread::sleep(Duration::from_secs(3));
     let engine = polls() - engine;
     let after: Vec<_> = keeping
         .iter()
@@ -66,8 +67,7 @@ async fn r068_a_silent_job_costs_nothing() {
         assert!(ticks - ticks_before <= 1, "{}", ticks - ticks_before);
         assert!(sleeps - sleeps_before <= 1, "{}", sleeps - sleeps_before);
     }
-    // One for the sleep of this test.
-    assert!(engine <= 3, "{engine}");
+    assert!(engine <= 1, "{engine}");
 }
 
 #[tokio::test]
