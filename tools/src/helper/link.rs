@@ -265,6 +265,10 @@ impl Lines {
     ///
     /// # Errors
     /// A line that says something else.
+    #[expect(
+        clippy::should_implement_trait,
+        reason = "what a line says differs from call to call, so this is no iterator"
+    )]
     pub fn next<T: DeserializeOwned>(&mut self) -> std::io::Result<Option<T>> {
         let Some(end) = self.buffer.iter().position(|byte| *byte == b'\n') else {
             return Ok(None);

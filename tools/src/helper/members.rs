@@ -26,7 +26,7 @@ pub struct Process {
     pub session: i32,
     /// In ticks since the machine's start; with the id it names a process for good.
     pub started: u64,
-    /// It has ended, and its parent has not noticed.
+    /// It has ended with all its threads, and its parent has not noticed.
     pub dead: bool,
 }
 
@@ -81,6 +81,11 @@ pub fn descendants_now(root: i32) -> Vec<Process> {
             continue;
         };
         for child in children.into_iter().filter_map(look) {
+            // The list may be older than another process's claim to this id; a child that
+            // lost its parent meanwhile is found at the next look.
+            if child.parent != parent {
+                continue;
+            }
             if seen.insert(child.pid) {
                 parents.push(child.pid);
                 found.push(child);
@@ -156,18 +161,20 @@ fn parse(pid: i32, stat: &str) -> Option<Process> {
     // The name may hold spaces and parentheses; the last parenthesis ends it.
     let (_, fields) = stat.rsplit_once(')')?;
     let mut fields = fields.split_ascii_whitespace();
-    let dead = matches!(fields.next()?, "Z" | "X" | "x");
+    let has_ended = matches!(fields.next()?, "Z" | "X" | "x");
     let parent = fields.next()?.parse().ok()?;
     let group = fields.next()?.parse().ok()?;
     let session = fields.next()?.parse().ok()?;
-    let started = fields.nth(15)?.parse().ok()?;
+    // A first thread that has ended alone shows the same letter.
+    let threads: u32 = fields.nth(13)?.parse().ok()?;
+    let started = fields.nth(1)?.parse().ok()?;
     Some(Process {
         pid,
         parent,
         group,
         session,
         started,
-        dead,
+        dead: has_ended && threads <= 1,
     })
 }
 
@@ -189,6 +196,18 @@ mod tests {
                 dead: false
             })
         );
+    }
+
+    #[test]
+    fn a_process_whose_first_thread_has_ended_is_not_dead() {
+        let with_threads = |state: &str, threads: u32| {
+            let stat =
+                format!("12 (a) {state} 3 4 5 0 -1 0 0 0 0 0 0 0 0 0 20 0 {threads} 0 777 0");
+            parse(12, &stat).map(|process| process.dead)
+        };
+        assert_eq!(with_threads("Z", 1), Some(true));
+        assert_eq!(with_threads("Z", 2), Some(false));
+        assert_eq!(with_threads("S", 1), Some(false));
     }
 
     #[test]

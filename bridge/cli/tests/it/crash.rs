@@ -69,6 +69,26 @@ async fn a_killed_command_is_not_run_again_unasked() {
     assert!(error.contains("may have run"), "{error}");
 }
 
+/// One in a session of its own, one without a parent that has shed everything it could be
+/// known by, and the shell itself.
+#[tokio::test]
+async fn r018_a_killed_agent_leaves_no_process() {
+    let command = "setsid bash -c 'echo $$ >> pids; exec sleep 3631' >/dev/null 2>&1 &
+        (env -i setsid bash -c '(exec >/dev/null 2>&1; echo $BASHPID >> pids; exec sleep 3632) & exit' &)
+        while [[ $(wc -l < pids) -lt 2 ]]; do sleep 0.01; done
+        echo $$ >> pids; mv pids all; sleep 3633";
+    let bench = Bench::new("", bash(command));
+    let (mut editor, session) = bench.session(PermissionPolicy::AllowOnce).await;
+    editor.start_prompt(&session, "go").await.unwrap();
+    let text = file_text(&bench.workspace.path("all")).await;
+    let mut pids: Vec<u32> = text.lines().map(|line| line.parse().unwrap()).collect();
+    // The supervisor, too.
+    pids.extend(process::descendants(editor.pid().unwrap()));
+    assert!(pids.len() > 4 && pids.iter().all(|pid| process::is_alive(*pid)));
+    editor.kill().await.unwrap();
+    assert!(process::all_gone(&pids, PATIENCE).await, "{pids:?}");
+}
+
 #[tokio::test]
 async fn a_call_that_had_not_started_runs_once_after_the_crash() {
     let bench = Bench::new("", bash("echo run >> runs"));
