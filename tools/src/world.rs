@@ -16,6 +16,7 @@ pub mod replace;
 pub mod sandbox;
 pub mod search;
 pub mod shell;
+pub mod terminals;
 pub mod text;
 pub mod window;
 

@@ -1,0 +1,5 @@
+//! Terminals.
+mod grid;
+pub mod keys;
+mod parser;
+pub mod screen;
