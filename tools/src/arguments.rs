@@ -99,7 +99,7 @@ fn fit(
         return Ok(value);
     };
     let wanted = types(rules);
-    let value = coerce(value, &wanted);
+    let value = listed(coerce(value, &wanted), &wanted, rules);
     if !wanted.is_empty() && !wanted.iter().any(|name| has_type(&value, name)) {
         return Err(Failure::new(format!(
             "{} is {}, and {} is wanted",
@@ -274,6 +274,16 @@ fn coerce(value: Value, wanted: &[String]) -> Value {
         }
         _ => value,
     }
+}
+
+/// One text where a list of texts is wanted is a list of one (`Terret spec §6`).
+fn listed(value: Value, wanted: &[String], rules: &Map<String, Value>) -> Value {
+    let of_texts =
+        matches!(rules.get("items"), Some(Value::Object(items)) if types(items) == ["string"]);
+    if value.is_string() && of_texts && wanted == ["array"] {
+        return Value::Array(vec![value]);
+    }
+    value
 }
 
 fn has_type(value: &Value, name: &str) -> bool {

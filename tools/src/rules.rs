@@ -91,6 +91,9 @@ enum Pattern {
 
 /// Tools whose subject is a command line.
 const COMMAND_TOOLS: &[&str] = &["Bash", "job_start"];
+/// Tools that can do what a command does. A `Bash` rule that denies or asks is about them,
+/// too; one that allows never is: what typed text does is up to the program that reads it.
+const TERMINAL_TOOLS: &[&str] = &["terminal_open", "terminal_input"];
 /// Tools that `Edit` rules are about.
 const EDIT_TOOLS: &[&str] = &["Edit", "Write", "MultiEdit"];
 /// Tools that `Read` rules are about.
@@ -153,6 +156,7 @@ impl Rule {
             return false;
         }
         let strict = self.effect == Effect::Allow;
+        let subject = subject.map(|subject| self.about(tool, subject));
         match (&self.subject, subject) {
             (Pattern::Any, _) => true,
             (_, None) => false,
@@ -167,13 +171,26 @@ impl Rule {
         }
     }
 
+    /// For a command, what is typed and not where.
+    fn about<'a>(&self, tool: &str, subject: Subject<'a>) -> Subject<'a> {
+        match subject.text.split_once(": ") {
+            Some((_, text)) if tool == "terminal_input" && self.tool == "Bash" => {
+                Subject { text, ..subject }
+            }
+            _ => subject,
+        }
+    }
+
     fn names(&self, tool: &str) -> bool {
         if glob_matches(&self.tool, tool) {
             return true;
         }
         match self.tool.as_str() {
             "Edit" => EDIT_TOOLS.contains(&tool),
-            "Bash" => COMMAND_TOOLS.contains(&tool),
+            "Bash" => {
+                COMMAND_TOOLS.contains(&tool)
+                    || (self.effect != Effect::Allow && TERMINAL_TOOLS.contains(&tool))
+            }
             // A bare `Read` is the tool; with a path it is what may be looked at.
             "Read" => !matches!(self.subject, Pattern::Any) && READ_TOOLS.contains(&tool),
             _ => false,
@@ -213,9 +230,22 @@ pub fn offer(tool: &str, subject: Option<&str>) -> Option<String> {
         let safe = path.trim() == path && !path.chars().any(char::is_control);
         return safe.then(|| format!("Edit({})", escape_glob(path)));
     }
+    match tool {
+        // This command line, and no other.
+        "terminal_open" => return text_rule(tool, subject?, ""),
+        // Whatever is typed, and into this terminal alone.
+        "terminal_input" => return text_rule(tool, subject?.split_once(": ")?.0, ": *"),
+        _ => {}
+    }
     tool.chars()
         .all(|character| character.is_ascii_alphanumeric() || "_-.".contains(character))
         .then(|| tool.to_owned())
+}
+
+/// A rule about this text, as a person reads it and a parser reads it again.
+fn text_rule(tool: &str, text: &str, rest: &str) -> Option<String> {
+    let safe = !text.is_empty() && text.trim() == text && !text.chars().any(char::is_control);
+    safe.then(|| format!("{tool}({}{rest})", escape_glob(text)))
 }
 
 fn escape_glob(path: &str) -> String {

@@ -14,6 +14,11 @@ pub mod matching;
 pub mod multi_edit;
 pub mod read;
 mod shown;
+mod terminal;
+pub mod terminal_close;
+pub mod terminal_input;
+pub mod terminal_open;
+pub mod terminal_read;
 pub mod todo_write;
 pub mod write;
 
@@ -39,6 +44,10 @@ pub(crate) fn all() -> Vec<Arc<dyn Tool>> {
         Arc::new(job_collect::JobCollect::new()),
         Arc::new(job_stop::JobStop::new()),
         Arc::new(job_list::JobList::new()),
+        Arc::new(terminal_open::TerminalOpen::new()),
+        Arc::new(terminal_input::TerminalInput::new()),
+        Arc::new(terminal_read::TerminalRead::new()),
+        Arc::new(terminal_close::TerminalClose::new()),
         Arc::new(todo_write::TodoWrite::new()),
     ]
 }

@@ -33,6 +33,7 @@ use crate::world::paths::Root;
 use crate::world::process::{ProcessSettings, Processes};
 use crate::world::sandbox::{NoSandbox, Sandbox};
 use crate::world::shell::{Shell, ShellSettings};
+use crate::world::terminals::{TerminalSettings, Terminals};
 
 /// What a [`World`] is made from.
 #[derive(Default)]
@@ -60,6 +61,8 @@ pub struct WorldSettings {
     pub jobs: Option<JobsSettings>,
     /// What keeps the session's jobs in the place of that.
     pub job_provider: Option<Arc<dyn Jobs>>,
+    /// What terminals are like.
+    pub terminals: TerminalSettings,
     /// Asked before each file operation, in order.
     pub hooks: Vec<Arc<dyn FileHook>>,
 }
@@ -94,6 +97,7 @@ pub struct World {
     processes: Arc<Processes>,
     shell: Shell,
     jobs: Arc<dyn Jobs>,
+    terminals: Terminals,
 }
 
 impl World {
@@ -138,6 +142,7 @@ impl World {
             processes,
             shell,
             jobs,
+            terminals: Terminals::new(settings.terminals),
         })
     }
 
@@ -191,6 +196,17 @@ impl World {
     /// only put out of memory keeps it as long as one runs.
     pub fn jobs(&self) -> &Arc<dyn Jobs> {
         &self.jobs
+    }
+
+    /// Programs on terminals that live between calls.
+    pub fn terminals(&self) -> &Terminals {
+        &self.terminals
+    }
+
+    /// Ends all that runs in this world, and waits until it is gone.
+    pub async fn shutdown(&self) {
+        self.terminals.shutdown().await;
+        self.processes.shutdown().await;
     }
 
     /// The file system as this session sees it.

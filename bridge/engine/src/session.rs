@@ -333,7 +333,7 @@ impl SessionHandle {
             tracing::error!(%error, "a session's task did not end well");
         }
         // Dropping the turn asks its processes to end; only this waits until they are gone.
-        self.0.world.processes().shutdown().await;
+        self.0.world.shutdown().await;
         if let Err(error) = self.0.core.syncer().sync().await {
             tracing::error!(%error, "a session's log could not be made durable");
         }

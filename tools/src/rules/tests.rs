@@ -256,3 +256,45 @@ fn a_command_that_would_read_as_a_prefix_is_not_offered_as_a_rule() {
         Some("Bash(ls *.rs)")
     );
 }
+
+#[test]
+fn a_rule_for_a_command_lets_nothing_through_to_a_terminal() {
+    let typed = "repl: cargo test";
+    for text in ["Bash(cargo test)", "Bash(cargo test:*)", "Bash(*)", "Bash"] {
+        let allow = rule(text, Effect::Allow);
+        assert!(allow.matches("Bash", subject("cargo test")), "{text}");
+        for tool in ["terminal_open", "terminal_input"] {
+            assert!(!allow.matches(tool, subject("cargo test")), "{text}");
+            assert!(!allow.matches(tool, subject(typed)), "{text}");
+        }
+        // Who denies or asks means the command, wherever it runs.
+        for effect in [Effect::Deny, Effect::Ask] {
+            let rule = rule(text, effect);
+            assert!(
+                rule.matches("terminal_open", subject("cargo test")),
+                "{text}"
+            );
+            assert!(rule.matches("terminal_input", subject(typed)), "{text}");
+        }
+    }
+}
+
+#[test]
+fn what_is_offered_for_a_terminal_covers_that_terminal_alone() {
+    let matches = |offered: &str, tool: &str, text: &str| allows(offered, tool, text);
+    let open = offer("terminal_open", Some("python3 -i '*.py'")).expect("an offer");
+    assert_eq!(open, "terminal_open(python3 -i '\\*.py')");
+    assert!(matches(&open, "terminal_open", "python3 -i '*.py'"));
+    assert!(!matches(&open, "terminal_open", "python3 -i 'a.py'"));
+    let input = offer("terminal_input", Some("re*pl: print(1)\n")).expect("an offer");
+    assert_eq!(input, "terminal_input(re\\*pl: *)");
+    assert!(matches(&input, "terminal_input", "re*pl: anything\nelse"));
+    assert!(!matches(&input, "terminal_input", "repl: anything"));
+    assert!(!matches(&input, "terminal_input", "re*pl2: anything"));
+    assert!(!matches(&input, "terminal_open", "re*pl: anything"));
+    assert_eq!(
+        offer("terminal_close", Some("repl")).as_deref(),
+        Some("terminal_close")
+    );
+    assert_eq!(offer("terminal_open", Some("bash -c 'a\nb'")), None);
+}

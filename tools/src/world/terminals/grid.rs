@@ -14,7 +14,7 @@ const HALF: char = '\0';
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Cell {
     character: char,
-    marks: Option<Box<String>>,
+    marks: Option<Box<str>>,
 }
 
 /// One row of the screen.
@@ -182,9 +182,9 @@ impl Grid {
             column
         };
         if let Some(cell) = row.cells.get_mut(column) {
-            let marks = cell.marks.get_or_insert_default();
+            let marks = cell.marks.as_deref().unwrap_or_default();
             if marks.chars().count() < MARKS {
-                marks.push(character);
+                cell.marks = Some(format!("{marks}{character}").into());
             }
         }
     }
