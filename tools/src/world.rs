@@ -72,6 +72,9 @@ pub struct WorldSettings {
 pub struct Environment {
     /// Names that pass although they look like secrets.
     pub keep: Vec<String>,
+    /// Names that do not pass although they do not look like secrets: those that config
+    /// takes keys from. `keep` wins.
+    pub hide: Vec<String>,
     /// Variables set for every command.
     pub set: BTreeMap<String, String>,
 }

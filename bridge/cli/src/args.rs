@@ -48,6 +48,9 @@ pub(crate) enum Command {
     Inbox(InboxArgs),
     /// Check this installation and say what works
     Doctor,
+    /// Store and list the keys of model providers
+    #[command(subcommand)]
+    Auth(AuthCommand),
     /// Show the configuration
     #[command(subcommand)]
     Config(ConfigCommand),
@@ -158,6 +161,24 @@ pub(crate) enum InboxCommand {
         #[arg(long)]
         reason: Option<String>,
     },
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum AuthCommand {
+    /// Make the identity that the stored keys are encrypted for
+    Init,
+    /// Store a provider's key, read from standard input
+    Set {
+        /// The provider's name, as in `provider:model`
+        provider: String,
+    },
+    /// Remove a provider's stored key
+    Remove {
+        /// The provider's name
+        provider: String,
+    },
+    /// Say for each provider where its key comes from
+    List,
 }
 
 #[derive(Debug, Subcommand)]

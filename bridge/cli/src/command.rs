@@ -1,6 +1,7 @@
 //! The subcommands, one file each.
 
 pub(crate) mod acp;
+pub(crate) mod auth;
 pub(crate) mod config;
 pub(crate) mod demo;
 pub(crate) mod doctor;

@@ -25,6 +25,8 @@ pub(crate) struct Config {
     pub turn_loop: LoopConfig,
     pub policy: PolicyConfig,
     pub environment: EnvironmentConfig,
+    pub redact: RedactConfig,
+    pub credentials: CredentialsConfig,
     pub log: LogConfig,
     pub providers: BTreeMap<String, ProviderConfig>,
 }
@@ -53,6 +55,23 @@ pub(crate) struct PolicyConfig {
 pub(crate) struct EnvironmentConfig {
     /// Variables that commands may see though they look like secrets.
     pub allow: Vec<String>,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct RedactConfig {
+    /// Regular expressions of further secrets, beside the built-in ones.
+    pub patterns: Vec<String>,
+    /// What stands in the place of a secret.
+    pub replacement: Option<String>,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct CredentialsConfig {
+    /// An age identity that opens the stored keys; `identity.txt` beside this file
+    /// without it.
+    pub identity: Option<PathBuf>,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -87,6 +106,9 @@ pub(crate) struct ProviderConfig {
     /// The environment variable that holds the key; none for servers without keys.
     #[serde(default)]
     pub key_env: Option<String>,
+    /// A program with its arguments that prints the key.
+    #[serde(default)]
+    pub key_command: Option<Vec<String>>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

@@ -30,7 +30,11 @@ pub(crate) fn start(config: &LogConfig, config_file: &Path, verbose: u8) -> anyh
         .with_ansi(false);
     match &config.file {
         Some(path) => {
-            let file = OpenOptions::new()
+            let mut options = OpenOptions::new();
+            // At the levels that a person may choose it holds what sessions hold.
+            #[cfg(unix)]
+            std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+            let file = options
                 .create(true)
                 .append(true)
                 .open(path)

@@ -4,6 +4,7 @@
 mod args;
 mod command;
 mod config;
+mod credentials;
 mod logging;
 mod output;
 mod paths;
@@ -109,6 +110,7 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         mode: None,
         config,
         stamp,
+        scrubber: terret_engine::room::log::Scrubber::default(),
     };
     let environment = ProcessEnvironment;
     let mut out = Output::new();
@@ -117,7 +119,7 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Demo(args) => command::demo::run(&args, &environment),
         Command::Run(args) => command::run::run(&mut setup, &environment, &args),
         Command::Sessions(command) => {
-            command::sessions::run(&setup.paths, command, &mut out)?;
+            command::sessions::run(&setup, &environment, command, &mut out)?;
             finish(out)
         }
         Command::Inbox(args) => {
@@ -132,6 +134,10 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
             } else {
                 ExitCode::FAILURE
             })
+        }
+        Command::Auth(command) => {
+            command::auth::run(&setup, &environment, &command, &mut out)?;
+            finish(out)
         }
         Command::Config(command) => {
             command::config::run(&setup, &environment, &command, &mut out)?;
@@ -181,7 +187,7 @@ pub(crate) fn words(error: &anyhow::Error) -> String {
     clippy::print_stderr,
     reason = "a command's last word goes to the person, not to a log"
 )]
-fn complain(text: &str) {
+pub(crate) fn complain(text: &str) {
     eprintln!("{text}");
 }
 

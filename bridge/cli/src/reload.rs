@@ -28,13 +28,18 @@ pub(crate) async fn watch(
     mut known: Option<Stamp>,
 ) {
     let path = setup.paths.config_file();
+    let stored = setup.credentials();
+    let mut known_keys = None;
     loop {
-        tokio::time::sleep(PERIOD).await;
-        let file = path.clone();
-        let Ok(now) = tokio::task::spawn_blocking(move || Stamp::of(&file)).await else {
+        let (file, keys) = (path.clone(), stored.clone());
+        let looked = tokio::task::spawn_blocking(move || (Stamp::of(&file), keys.stamp())).await;
+        let Ok((now, keys)) = looked else {
             return;
         };
-        if now == known {
+        // A key that was stored, changed or removed meanwhile is taken up like a setting.
+        let same_keys = known_keys.replace(keys).is_none_or(|known| known == keys);
+        if now == known && same_keys {
+            tokio::time::sleep(PERIOD).await;
             continue;
         }
         known = now;

@@ -1,8 +1,10 @@
 //! From config and environment to an engine's parts.
 
-use secrecy::SecretString;
-use terret_engine::room::log::SystemClock;
-use terret_engine::room::models::{Kind, ModelName, ProviderSettings, Registry, ThinkingLevel};
+use secrecy::{ExposeSecret as _, SecretString};
+use terret_engine::room::log::{Scrubber, SystemClock};
+use terret_engine::room::models::{
+    KeySource, Kind, ModelName, ProviderSettings, Registry, ThinkingLevel,
+};
 use terret_engine::room::tools::floor::Floor;
 use terret_engine::room::tools::mode::Mode;
 use terret_engine::room::tools::rules::{Effect, Rule, Scope};
@@ -10,6 +12,7 @@ use terret_engine::room::tools::table::Table;
 use terret_engine::{EngineParts, Limits, Places, Settings};
 
 use crate::config::{self, Config, ConfigError, Origin};
+use crate::credentials::{self, CredentialsFile, Lock, MASTER, StoredKey};
 use crate::paths::{Environment, Paths};
 use crate::reload::Stamp;
 
@@ -36,6 +39,8 @@ pub(crate) struct Setup {
     /// Of the file that `config` came from, taken before it was read, so that a change
     /// in between is seen as one.
     pub stamp: Option<Stamp>,
+    /// Told every key that is resolved.
+    pub scrubber: Scrubber,
 }
 
 /// A provider as it stands, without its key.
@@ -45,7 +50,8 @@ pub(crate) struct KnownProvider {
     pub base_url: String,
     /// The variable that holds its key; none when it needs none.
     pub variable: Option<String>,
-    pub has_key: bool,
+    /// Where its key comes from.
+    pub origin: credentials::Origin,
 }
 
 impl Setup {
@@ -59,6 +65,7 @@ impl Setup {
             settings: self.settings(environment)?,
             registry: self.registry(environment),
             clock: std::sync::Arc::new(SystemClock),
+            scrubber: self.scrubber.clone(),
             table: Table::standard(),
             call_hooks: Vec::new(),
             turn_hooks: Vec::new(),
@@ -80,6 +87,7 @@ impl Setup {
     /// When a value names no model, mode, level or rule; the error names its key.
     pub(crate) fn settings(&self, environment: &dyn Environment) -> Result<Settings, ConfigError> {
         let config = &self.config;
+        self.redaction()?;
         let model = match self.model_text(environment) {
             Some((origin, text)) => Some(self.value(origin, text.parse::<ModelName>())?),
             None => None,
@@ -130,6 +138,7 @@ impl Setup {
                 max_output: loops.max_output,
             },
             environment_allow: config.environment.allow.clone(),
+            environment_hide: self.key_variables(environment),
             instructions: config.instructions.clone(),
         })
     }
@@ -145,25 +154,82 @@ impl Setup {
 
     /// The model that is in force and what names it.
     pub(crate) fn model_text(&self, environment: &dyn Environment) -> Option<(Origin, String)> {
-        let has = |name: &str| {
-            environment
-                .var(name)
-                .is_some_and(|value| !value.trim().is_empty())
-        };
         if let Some(model) = &self.model {
             return Some((Origin::Flag("--model"), model.clone()));
         }
         if let Some(model) = &self.config.model {
             return Some((Origin::Key("model"), model.clone()));
         }
-        if has("ANTHROPIC_API_KEY") {
-            let origin = Origin::Variable("ANTHROPIC_API_KEY");
-            return Some((origin, DEFAULT_ANTHROPIC.to_owned()));
-        }
-        has("OPENAI_API_KEY").then(|| {
-            let origin = Origin::Variable("OPENAI_API_KEY");
-            (origin, DEFAULT_OPENAI.to_owned())
+        let providers = self.providers(environment);
+        [
+            ("anthropic", "ANTHROPIC_API_KEY", DEFAULT_ANTHROPIC),
+            ("openai", "OPENAI_API_KEY", DEFAULT_OPENAI),
+        ]
+        .into_iter()
+        .find(|(name, _, _)| {
+            providers
+                .iter()
+                .any(|known| known.name == *name && known.origin.has_key())
         })
+        .map(|(_, variable, model)| (Origin::Variable(variable), model.to_owned()))
+    }
+
+    /// Puts what config says of redaction in force.
+    pub(crate) fn redaction(&self) -> Result<(), ConfigError> {
+        let redact = &self.config.redact;
+        self.value(
+            Origin::Key("redact.patterns"),
+            self.scrubber
+                .configure(&redact.patterns, redact.replacement.as_deref()),
+        )
+    }
+
+    /// The encrypted file of keys.
+    pub(crate) fn credentials(&self) -> CredentialsFile {
+        credentials::file_in(&self.paths.config)
+    }
+
+    /// What opens it.
+    pub(crate) fn lock(&self, environment: &dyn Environment) -> Lock {
+        let named = self.config.credentials.identity.as_ref();
+        let master = given(environment, MASTER).map(|master| {
+            self.scrubber.add_secret(&master);
+            std::sync::Arc::new(SecretString::from(master))
+        });
+        Lock {
+            master,
+            named: named.is_some(),
+            identity: named.map_or_else(
+                || credentials::identity_in(&self.paths.config),
+                |path| self.paths.config.join(path),
+            ),
+        }
+    }
+
+    /// The variables that hold a key, or the key to the stored ones.
+    fn key_variables(&self, environment: &dyn Environment) -> Vec<String> {
+        let providers = self.providers(environment).into_iter();
+        providers
+            .filter_map(|provider| provider.variable)
+            .chain([MASTER.to_owned()])
+            .collect()
+    }
+
+    /// Tells the scrubber every key that can be had without running anything, so that an
+    /// export holds none of them. One that cannot be had is left to who needs it.
+    pub(crate) fn learn_keys(&self, environment: &dyn Environment) {
+        let lock = self.lock(environment);
+        for provider in self.providers(environment) {
+            let variable = provider.variable.as_deref();
+            if let Some(key) = variable.and_then(|name| given(environment, name)) {
+                self.scrubber.add_secret(&key);
+            }
+            if provider.origin == credentials::Origin::File
+                && let Ok(key) = self.credentials().read(&provider.name, &lock)
+            {
+                self.scrubber.add_secret(key.expose_secret());
+            }
+        }
     }
 
     fn rules(&self) -> Result<Vec<Rule>, ConfigError> {
@@ -187,22 +253,44 @@ impl Setup {
 
     /// The registry over [`Self::providers`].
     pub(crate) fn registry(&self, environment: &dyn Environment) -> Registry {
+        let lock = self.lock(environment);
+        let hidden = self.key_variables(environment);
         let providers = self.providers(environment).into_iter().map(|provider| {
-            let key = provider
-                .variable
-                .as_ref()
-                .and_then(|variable| environment.var(variable))
-                .map(|key| key.trim().to_owned())
-                .filter(|key| !key.is_empty())
-                .map(SecretString::from);
+            let key = match &provider.origin {
+                credentials::Origin::Environment { variable } => given(environment, variable),
+                _ => None,
+            };
+            if let Some(key) = &key {
+                self.scrubber.add_secret(key);
+            }
+            let source: Option<std::sync::Arc<dyn KeySource>> = match &provider.origin {
+                credentials::Origin::Environment { .. }
+                | credentials::Origin::Missing
+                | credentials::Origin::Unneeded => None,
+                origin => Some(std::sync::Arc::new(StoredKey {
+                    provider: provider.name.clone(),
+                    origin: origin.clone(),
+                    file: self.credentials(),
+                    lock: lock.clone(),
+                    scrubber: self.scrubber.clone(),
+                    hidden: hidden.clone(),
+                    remembered: std::sync::Arc::default(),
+                })),
+            };
             ProviderSettings {
+                key_hint: match (&provider.origin, provider.variable) {
+                    (credentials::Origin::Missing, Some(variable)) => format!(
+                        "set {variable} in the environment that your editor starts Terret with, \
+                         or store the key with `terret auth set {}`",
+                        provider.name
+                    ),
+                    _ => String::new(),
+                },
                 name: provider.name,
                 kind: provider.kind,
                 base_url: Some(provider.base_url),
-                key,
-                key_hint: provider.variable.map_or_else(String::new, |variable| {
-                    format!("set {variable} in the environment that your editor starts Terret with")
-                }),
+                key: key.map(SecretString::from),
+                source,
                 headers: Vec::new(),
             }
         });
@@ -217,15 +305,12 @@ impl Setup {
                 .filter(|url| !url.trim().is_empty())
                 .unwrap_or_else(|| default.to_owned())
         };
+        let stored = self.credentials().providers();
         let known = |name: &str, kind, base_url, variable: Option<&str>| KnownProvider {
             name: name.to_owned(),
             kind,
             base_url,
-            has_key: variable.is_some_and(|variable| {
-                environment
-                    .var(variable)
-                    .is_some_and(|key| !key.trim().is_empty())
-            }),
+            origin: self.origin(name, variable, environment, &stored),
             variable: variable.map(str::to_owned),
         };
         use Kind::{Anthropic, OpenAiChat};
@@ -266,6 +351,33 @@ impl Setup {
         providers
     }
 
+    /// The first source of a provider's key that has something to say.
+    fn origin(
+        &self,
+        name: &str,
+        variable: Option<&str>,
+        environment: &dyn Environment,
+        stored: &Result<Vec<String>, credentials::FileError>,
+    ) -> credentials::Origin {
+        if let Some(variable) = variable.filter(|name| given(environment, name).is_some()) {
+            let variable = variable.to_owned();
+            return credentials::Origin::Environment { variable };
+        }
+        let configured = self.config.providers.get(name);
+        if let Some(command) = configured.and_then(|provider| provider.key_command.clone()) {
+            return credentials::Origin::Command(command);
+        }
+        match stored {
+            Ok(names) if names.iter().any(|stored| stored == name) => credentials::Origin::File,
+            // Whether it has a key for a provider that needs one cannot be told.
+            Err(error) if variable.is_some() => credentials::Origin::BrokenFile {
+                why: error.to_string(),
+            },
+            _ if variable.is_some() => credentials::Origin::Missing,
+            _ => credentials::Origin::Unneeded,
+        }
+    }
+
     fn value<T, E: std::fmt::Display>(
         &self,
         origin: Origin,
@@ -277,4 +389,10 @@ impl Setup {
     fn wrong(&self, origin: Origin, problem: String) -> ConfigError {
         origin.wrong(&self.paths.config_file(), problem)
     }
+}
+
+/// A variable's value without the spaces around it; none when there is nothing in it.
+fn given(environment: &dyn Environment, name: &str) -> Option<String> {
+    let value = environment.var(name)?.trim().to_owned();
+    (!value.is_empty()).then_some(value)
 }

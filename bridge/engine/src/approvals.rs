@@ -280,11 +280,12 @@ impl Approvals {
         let mut waiting = self.lock();
         let args = question.call.args.clone().unwrap_or_default();
         let stage = logged(question.stage);
+        let (name, stored) = self.as_stored(&question.call.name, &args);
         // After a restart the request may stand in the log already (check 70).
         let standing = self.core.state(|state| {
             state
                 .approvals
-                .pending_for(&question.call.id, &question.call.name, &args, stage)
+                .pending_for(&question.call.id, &name, &stored, stage)
                 .map(|found| (found.id.clone(), found.preview == preview))
         });
         let standing = match standing {
@@ -365,11 +366,12 @@ impl Approvals {
     /// restart (check 93). A yes holds for what was shown with it and for nothing else.
     fn recorded(&self, question: &Question, preview: &[FileChange]) -> Option<Answer> {
         let args = question.call.args.as_ref().ok()?;
+        let (name, args) = self.as_stored(&question.call.name, args);
         self.core.state(|state| {
             let found = state.approvals.verdict_for(
                 &question.call.id,
-                &question.call.name,
-                args,
+                &name,
+                &args,
                 logged(question.stage),
             )?;
             Some(match found.verdict {
@@ -383,6 +385,12 @@ impl Approvals {
                 Verdict::Cancelled => Answer::Cancelled,
             })
         })
+    }
+
+    /// A call's name and arguments as the log holds them: without secrets (check 96).
+    fn as_stored(&self, name: &str, args: &serde_json::Value) -> (String, serde_json::Value) {
+        let scrubber = self.core.scrubber();
+        (scrubber.text(name).into_owned(), scrubber.value(args))
     }
 
     /// Keeps both sides of what would change, off the runtime.
@@ -460,7 +468,11 @@ pub(crate) fn stored_change(
             .map_err(|error| Fault(format!("a file's content could not be kept: {error}")))
     };
     Ok(FileChange {
-        path: change.path.to_string_lossy().into_owned(),
+        // As the log will hold it, so that a preview can be compared with a recorded one.
+        path: core
+            .scrubber()
+            .place(&change.path.to_string_lossy())
+            .into_owned(),
         before: keep(&change.before)?,
         after: keep(&change.after)?,
     })

@@ -51,11 +51,7 @@ impl CallJournal for CallLog {
     }
 
     fn output(&self, call_id: &str, text: &str) {
-        let payload = Payload::ToolOutput {
-            id: call_id.to_owned(),
-            text: text.to_owned(),
-        };
-        if let Err(fault) = self.0.append_for_call(call_id, payload) {
+        if let Err(fault) = self.0.append_output(call_id, text) {
             // When the log is at fault, the next append of the turn fails too, and ends it.
             tracing::warn!(%fault, "live output was not logged");
         }
@@ -73,12 +69,10 @@ impl CallJournal for CallLog {
     }
 
     fn seen(&self, path: &Path) -> Option<String> {
-        self.0.state(|state| {
-            state
-                .seen_files
-                .get(path.to_string_lossy().as_ref())
-                .cloned()
-        })
+        let path = path.to_string_lossy();
+        let path = self.0.scrubber().place(&path);
+        self.0
+            .state(|state| state.seen_files.get(path.as_ref()).cloned())
     }
 
     async fn file_changing(&self, call_id: &str, change: &FileChange) -> Result<(), Fault> {

@@ -4,11 +4,14 @@
 //! `write` and one fold, never across an await; followers read by seq, so a slow one
 //! delays nobody and costs no memory.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use terret_log::{AppendError, Event, Payload, SessionId, SessionLog, SessionState, Store, Syncer};
+use terret_log::{
+    AppendError, Event, Payload, Scrubber, SessionId, SessionLog, SessionState, Store, Syncer,
+    TextStream,
+};
 use terret_tools::call::Fault;
 use tokio::sync::watch;
 
@@ -37,6 +40,8 @@ struct Journal {
     state: SessionState,
     outbound: Outbound,
     recent: Recent,
+    /// What each running call said and may yet prove to be the beginning of a secret.
+    outputs: HashMap<String, TextStream>,
 }
 
 #[derive(Default)]
@@ -59,6 +64,7 @@ impl Core {
                 state,
                 outbound: Outbound::default(),
                 recent: Recent::default(),
+                outputs: HashMap::new(),
             }),
         }
     }
@@ -71,16 +77,34 @@ impl Core {
         &self.store
     }
 
+    /// What keeps secrets out of the log. A comparison with what the log holds must go
+    /// through it, since the log holds what was scrubbed.
+    pub(crate) fn scrubber(&self) -> &Scrubber {
+        self.store.scrubber()
+    }
+
     pub(crate) fn syncer(&self) -> &Syncer {
         &self.syncer
     }
 
-    /// Appends one event: in the file first, then in the state, then to followers.
+    /// Appends one event, scrubbed of secrets: in the file first, then in the state, then to
+    /// followers. What comes back is what was stored.
     pub(crate) fn append(&self, payload: Payload) -> Result<Arc<Event>, Fault> {
         self.append_locked(&mut self.journal(), payload)
     }
 
     fn append_locked(&self, journal: &mut Journal, payload: Payload) -> Result<Arc<Event>, Fault> {
+        match &payload {
+            Payload::ToolResult { id, .. } => {
+                let rest = journal.outputs.remove(id).map(|mut said| said.finish());
+                if let Some(text) = rest.filter(|text| !text.is_empty()) {
+                    let id = id.clone();
+                    self.append_locked(journal, Payload::ToolOutput { id, text })?;
+                }
+            }
+            Payload::TurnEnd { .. } => journal.outputs.clear(),
+            _ => {}
+        }
         let Some(log) = journal.log.as_mut() else {
             return Err(Fault("the session has been closed".to_owned()));
         };
@@ -113,11 +137,34 @@ impl Core {
         payload: Payload,
     ) -> Result<Arc<Event>, Fault> {
         let mut journal = self.journal();
-        let owed = journal.state.turn.owed_calls();
-        if !owed.iter().any(|owed| owed.id == call) {
-            return Err(Fault(format!("the call `{call}` has its result already")));
-        }
+        self.check_owed(&journal, call)?;
         self.append_locked(&mut journal, payload)
+    }
+
+    fn check_owed(&self, journal: &Journal, call: &str) -> Result<(), Fault> {
+        let owed = journal.state.turn.owed_calls();
+        if owed.iter().any(|owed| owed.id == call) {
+            Ok(())
+        } else {
+            Err(Fault(format!("the call `{call}` has its result already")))
+        }
+    }
+
+    /// Appends a piece of a call's live output, but for an end that may yet become a secret:
+    /// that comes with the next piece, or before the call's result.
+    pub(crate) fn append_output(&self, call: &str, text: &str) -> Result<(), Fault> {
+        let mut journal = self.journal();
+        self.check_owed(&journal, call)?;
+        let said = journal
+            .outputs
+            .entry(call.to_owned())
+            .or_insert_with(|| self.scrubber().stream());
+        let text = said.push(text);
+        if !text.is_empty() {
+            let id = call.to_owned();
+            self.append_locked(&mut journal, Payload::ToolOutput { id, text })?;
+        }
+        Ok(())
     }
 
     /// Gives up the log: nothing is appended any more, and another process may write it.

@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use terret_log::{
-    Clock, Index, Page, Payload, SessionFilter, SessionId, SessionLog, SessionState, Store,
+    Clock, Index, Page, Payload, Scrubber, SessionFilter, SessionId, SessionLog, SessionState,
+    Store,
 };
 use terret_models::Registry;
 use terret_tools::call::Tool;
@@ -33,6 +34,8 @@ pub struct EngineParts {
     pub settings: Settings,
     pub registry: Registry,
     pub clock: Arc<dyn Clock>,
+    /// Keeps secrets out of all that sessions store and show.
+    pub scrubber: Scrubber,
     pub table: Table,
     pub call_hooks: Vec<Arc<dyn CallHook>>,
     pub turn_hooks: Vec<Arc<dyn TurnHook>>,
@@ -45,6 +48,7 @@ pub struct Engine(Arc<Inner>);
 struct Inner {
     places: Places,
     clock: Arc<dyn Clock>,
+    scrubber: Scrubber,
     settings: RwLock<Arc<Settings>>,
     registry: Shared<Registry>,
     table: Arc<Table>,
@@ -92,6 +96,7 @@ impl Engine {
         Self(Arc::new(Inner {
             places: parts.places,
             clock: parts.clock,
+            scrubber: parts.scrubber,
             settings: RwLock::new(Arc::new(parts.settings)),
             registry: Arc::new(RwLock::new(Arc::new(parts.registry))),
             table: Arc::new(parts.table),
@@ -540,6 +545,7 @@ impl Engine {
             hooks: vec![Arc::clone(denied) as _],
             environment: Environment {
                 keep: settings.environment_allow.clone(),
+                hide: settings.environment_hide.clone(),
                 ..Environment::default()
             },
             ..WorldSettings::default()
@@ -556,7 +562,8 @@ impl Engine {
         if let Some(store) = slot.as_ref() {
             return Ok(store.clone());
         }
-        let store = Store::open(self.0.places.state.clone(), Arc::clone(&self.0.clock))?;
+        let store = Store::open(self.0.places.state.clone(), Arc::clone(&self.0.clock))?
+            .with_scrubber(self.0.scrubber.clone());
         Ok(slot.insert(store).clone())
     }
 

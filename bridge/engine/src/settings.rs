@@ -33,6 +33,8 @@ pub struct Settings {
     pub limits: Limits,
     /// Names of environment variables that commands may see though they look like secrets.
     pub environment_allow: Vec<String>,
+    /// Names of environment variables that hold keys of ours, whatever they look like.
+    pub environment_hide: Vec<String>,
     /// Text that is added to the system prompt.
     pub instructions: Option<String>,
 }

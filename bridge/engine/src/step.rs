@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::StreamExt as _;
-use terret_log::{Part, Payload, Severity, StepUsage};
+use terret_log::{Part, Payload, Severity, StepUsage, TextStream};
 use terret_models::{
     BadToolCall, ModelError, ModelName, Provider, Registry, Request, StopReason, StreamEvent,
     ThinkingLevel, ToolSpec, Usage,
@@ -134,7 +134,7 @@ pub(crate) async fn run(
         None => return Ok(StepEnd::Cancelled { usage: None }),
     };
     let mut stream = model.provider.stream(request);
-    let mut message = Assembler::new(&model.name.provider);
+    let mut message = Assembler::new(&model.name.provider, parts.core.scrubber().stream());
     loop {
         let event = tokio::select! {
             biased;
@@ -180,8 +180,11 @@ impl From<Fault> for PrepareError {
 async fn prepare(parts: &TurnParts, model: &Resolved) -> Result<Request, PrepareError> {
     let core = &parts.core;
     let settings = parts.policy.settings();
-    let system: Arc<str> = system_prompt(core, &parts.pipeline.world, &parts.policy).into();
-    let tools = Arc::clone(&parts.models.tools);
+    let (system, tools) = scrubbed_frame(
+        core,
+        system_prompt(core, &parts.pipeline.world, &parts.policy),
+        &parts.models.tools,
+    );
     let digest = terret_models::frame_digest(&system, &tools);
     if core.state(|state| state.frame.as_ref().map(|frame| frame.digest)) != Some(digest) {
         core.append(Payload::RequestFrame {
@@ -206,23 +209,50 @@ async fn prepare(parts: &TurnParts, model: &Resolved) -> Result<Request, Prepare
     Ok(request)
 }
 
+/// The frame as the log will hold it, so that the model is sent nothing else.
+fn scrubbed_frame(
+    core: &Core,
+    system: String,
+    tools: &Arc<[ToolSpec]>,
+) -> (Arc<str>, Arc<[ToolSpec]>) {
+    let scrubber = core.scrubber();
+    let system = scrubber.text(&system).into();
+    let clean = |tool: &ToolSpec| ToolSpec {
+        name: scrubber.text(&tool.name).into_owned(),
+        description: scrubber.text(&tool.description).into_owned(),
+        parameters: scrubber.value(&tool.parameters),
+    };
+    let clean: Vec<ToolSpec> = tools.iter().map(clean).collect();
+    if clean[..] == tools[..] {
+        (system, Arc::clone(tools))
+    } else {
+        (system, clean.into())
+    }
+}
+
 /// Builds the assistant message while its pieces are logged.
 struct Assembler<'a> {
     provider: &'a str,
     parts: Vec<Part>,
+    /// Holds back what may become a secret, of the text or the thinking that is open.
+    scrubbed: TextStream,
     text: String,
     thinking: String,
+    /// Whether it is thinking that is open.
+    thinks: bool,
     calls: Vec<Call>,
     usage: Option<Usage>,
 }
 
 impl<'a> Assembler<'a> {
-    fn new(provider: &'a str) -> Self {
+    fn new(provider: &'a str, scrubbed: TextStream) -> Self {
         Self {
             provider,
             parts: Vec::new(),
+            scrubbed,
             text: String::new(),
             thinking: String::new(),
+            thinks: false,
             calls: Vec::new(),
             usage: None,
         }
@@ -234,21 +264,22 @@ impl<'a> Assembler<'a> {
                 if text.is_empty() {
                     return Ok(());
                 }
-                self.close_thinking(None);
-                self.text.push_str(&text);
-                core.append(Payload::AssistantChunk { text })?;
+                self.close_thinking(core, None)?;
+                let text = self.scrubbed.push(&text);
+                self.say(core, text)?;
             }
             StreamEvent::Thinking(text) => {
                 if text.is_empty() {
                     return Ok(());
                 }
-                self.close_text();
-                self.thinking.push_str(&text);
-                core.append(Payload::AssistantThought { text })?;
+                self.close_text(core)?;
+                self.thinks = true;
+                let text = self.scrubbed.push(&text);
+                self.think(core, text)?;
             }
-            StreamEvent::ThinkingEnd { signature } => self.close_thinking(signature),
+            StreamEvent::ThinkingEnd { signature } => self.close_thinking(core, signature)?,
             StreamEvent::ToolCallStart { .. } | StreamEvent::ToolCallDelta { .. } => {}
-            StreamEvent::ToolCallEnd(call) => self.add_call(core, call),
+            StreamEvent::ToolCallEnd(call) => self.add_call(core, call)?,
             StreamEvent::Usage(usage) => self.usage = Some(usage),
             StreamEvent::Retry {
                 attempt,
@@ -269,9 +300,13 @@ impl<'a> Assembler<'a> {
         Ok(())
     }
 
-    fn add_call(&mut self, core: &Core, call: Result<terret_models::ToolCall, BadToolCall>) {
-        self.close_text();
-        self.close_thinking(None);
+    fn add_call(
+        &mut self,
+        core: &Core,
+        call: Result<terret_models::ToolCall, BadToolCall>,
+    ) -> Result<(), Fault> {
+        self.close_text(core)?;
+        self.close_thinking(core, None)?;
         let (id, name, args) = match call {
             Ok(call) => (call.id, call.name, Ok(call.args)),
             Err(bad) => (bad.id, bad.name, Err(bad.problem)),
@@ -291,6 +326,7 @@ impl<'a> Assembler<'a> {
             args: args.clone().unwrap_or_else(|_| serde_json::json!({})),
         });
         self.calls.push(Call { id, name, args });
+        Ok(())
     }
 
     /// Providers repeat ids, some in each answer; ours are unique in the session, so
@@ -313,15 +349,47 @@ impl<'a> Assembler<'a> {
             .unwrap_or(base)
     }
 
-    fn close_text(&mut self) {
+    /// Takes text that was let go; the message will hold exactly what the chunks did.
+    fn say(&mut self, core: &Core, text: String) -> Result<(), Fault> {
+        if !text.is_empty() {
+            self.text.push_str(&text);
+            core.append(Payload::AssistantChunk { text })?;
+        }
+        Ok(())
+    }
+
+    fn think(&mut self, core: &Core, text: String) -> Result<(), Fault> {
+        if !text.is_empty() {
+            self.thinking.push_str(&text);
+            core.append(Payload::AssistantThought { text })?;
+        }
+        Ok(())
+    }
+
+    fn close_text(&mut self, core: &Core) -> Result<(), Fault> {
+        // What is held back belongs to the thinking, which is closed on its own.
+        if self.thinks {
+            return Ok(());
+        }
+        let rest = self.scrubbed.finish();
+        self.scrubbed.take_redacted();
+        self.say(core, rest)?;
         if !self.text.is_empty() {
             self.parts.push(Part::Text {
                 text: std::mem::take(&mut self.text),
             });
         }
+        Ok(())
     }
 
-    fn close_thinking(&mut self, signature: Option<String>) {
+    fn close_thinking(&mut self, core: &Core, signature: Option<String>) -> Result<(), Fault> {
+        if self.thinks {
+            let rest = self.scrubbed.finish();
+            self.think(core, rest)?;
+            self.thinks = false;
+        }
+        // A signature vouches for the text as it was: a provider would refuse both.
+        let signature = signature.filter(|_| !self.scrubbed.take_redacted());
         if !self.thinking.is_empty() || signature.is_some() {
             self.parts.push(Part::Thinking {
                 text: std::mem::take(&mut self.thinking),
@@ -329,11 +397,12 @@ impl<'a> Assembler<'a> {
                 provider: self.provider.to_owned(),
             });
         }
+        Ok(())
     }
 
     fn finish(mut self, core: &Core, stop: StopReason) -> Result<StepEnd, Fault> {
-        self.close_text();
-        self.close_thinking(None);
+        self.close_text(core)?;
+        self.close_thinking(core, None)?;
         let usage = self.step_usage();
         core.append(Payload::AssistantMessage {
             parts: self.parts,
@@ -353,7 +422,8 @@ impl<'a> Assembler<'a> {
     /// Keeps what was said before a cancel or a break. Thinking without its signature
     /// and calls that nobody will run stay out of the history (case R054).
     fn keep_partial(mut self, core: &Core) -> Result<Option<StepUsage>, Fault> {
-        self.close_text();
+        self.close_text(core)?;
+        self.close_thinking(core, None)?;
         let parts: Vec<Part> = self
             .parts
             .iter()

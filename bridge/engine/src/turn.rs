@@ -129,6 +129,15 @@ async fn resume_steps(parts: &TurnParts, stop: &Stop) -> Result<Ended, Fault> {
             .is_some_and(|tool| tool.repeats_safely(&owed.args));
         if owed.started && !repeats {
             core.append(error_result(owed.id, MAY_HAVE_RUN))?;
+        } else if was_redacted(core, &owed) {
+            if !owed.announced {
+                core.append(Payload::ToolCall {
+                    id: owed.id.clone(),
+                    name: owed.name,
+                    args: owed.args,
+                })?;
+            }
+            core.append(error_result(owed.id, REDACTED_CALL))?;
         } else {
             calls.push(Call {
                 id: owed.id,
@@ -160,6 +169,35 @@ async fn resume_steps(parts: &TurnParts, stop: &Stop) -> Result<Ended, Fault> {
 /// What the model is told of a call that a crash interrupted.
 const MAY_HAVE_RUN: &str = "the agent was interrupted while this call ran: it may have run in full, in part or \
     not at all, and was not run again; look before you repeat it";
+
+/// What the model is told of a call that cannot be had again.
+const REDACTED_CALL: &str = "this call was not run: the agent was interrupted before it, and the log holds the \
+    call with a secret redacted, so what it said in full is not known any more; make the call again, without \
+    the secret in it where you can";
+
+/// Whether the log holds a call without a secret that was in it, in its name, a value or a
+/// key (checks 73 and 75).
+fn was_redacted(core: &Core, call: &OwedCall) -> bool {
+    let replacement = core.scrubber().replacement();
+    let holds = |text: &str| {
+        [&*replacement, terret_log::REPLACEMENT]
+            .iter()
+            .any(|token| text.contains(token))
+    };
+    holds(&call.name) || any_text(&call.args, &holds)
+}
+
+fn any_text(value: &serde_json::Value, holds: &dyn Fn(&str) -> bool) -> bool {
+    use serde_json::Value;
+    match value {
+        Value::String(text) => holds(text),
+        Value::Array(items) => items.iter().any(|item| any_text(item, holds)),
+        Value::Object(map) => map
+            .iter()
+            .any(|(key, value)| holds(key) || any_text(value, holds)),
+        Value::Null | Value::Bool(_) | Value::Number(_) => false,
+    }
+}
 
 /// Closes a turn: every open question is taken back, every owed call gets its result,
 /// waiting input is kept, and the end is logged. Also used when the turn's task panicked.
@@ -200,11 +238,13 @@ pub(crate) fn finish(
         TurnStatus::Cancelled => stop.reason.get().cloned(),
         _ => reason,
     };
-    let event = core.append(Payload::TurnEnd {
-        status,
-        reason: reason.clone(),
-    })?;
+    let event = core.append(Payload::TurnEnd { status, reason })?;
     core.change_status(|_| AgentStatus::Idle);
+    // As it was logged: a face must not show what the log does not hold.
+    let reason = match &event.payload {
+        Payload::TurnEnd { reason, .. } => reason.clone(),
+        _ => None,
+    };
     Ok(TurnOutcome {
         status,
         reason,

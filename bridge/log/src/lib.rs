@@ -22,6 +22,7 @@ mod platform;
 pub mod projection;
 mod reader;
 mod refs;
+mod scrub;
 mod session_log;
 mod store;
 pub mod strict_json;
@@ -48,7 +49,9 @@ pub use projection::{
     RecordedVerdict, RequestFrame, SessionRule, SessionRules, SessionState, TurnState, UsageTotals,
 };
 pub use reader::EventReader;
+pub use scrub::{BadPattern, REPLACEMENT, SHORTEST_SECRET, Scrubber, TextStream};
 pub use session_log::SessionLog;
 pub use store::Store;
 pub use sync::Syncer;
+pub use transfer::{Exported, Imported};
 pub use verify::{Problem, Report};

@@ -3,7 +3,8 @@
 //! An append is one `write` of one or more whole lines. Before it, the file at the
 //! path is compared with the one that is held: its identity and its length must be
 //! what this writer left, so that a replaced file or a second writer shows at once and
-//! nothing is ever written into the void (design §4 "Log").
+//! nothing is ever written into the void (design §4 "Log"). Before all that the event is
+//! scrubbed of secrets; this is the only way into a log.
 
 use std::fs::{self, File};
 use std::io;
@@ -18,6 +19,7 @@ use crate::layer::FileLayer;
 use crate::line::{self, Chain};
 use crate::lock::Holder;
 use crate::platform::FileIdentity;
+use crate::scrub::Scrubber;
 use crate::sync::{self, Syncer};
 
 /// Buffers larger than this are given back after an append.
@@ -30,6 +32,7 @@ pub struct SessionLog {
     file: Arc<File>,
     layer: Arc<dyn FileLayer>,
     clock: Arc<dyn Clock>,
+    scrubber: Scrubber,
     sync: Arc<sync::Shared>,
     holder: Option<Holder>,
     identity: FileIdentity,
@@ -85,6 +88,7 @@ pub(crate) struct Opened {
     pub(crate) file: Arc<File>,
     pub(crate) layer: Arc<dyn FileLayer>,
     pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) scrubber: Scrubber,
     pub(crate) sync: Arc<sync::Shared>,
     pub(crate) holder: Holder,
     pub(crate) identity: FileIdentity,
@@ -99,6 +103,7 @@ impl SessionLog {
             file,
             layer,
             clock,
+            scrubber,
             sync,
             holder,
             identity,
@@ -110,6 +115,7 @@ impl SessionLog {
             file,
             layer,
             clock,
+            scrubber,
             sync,
             holder: Some(holder),
             identity,
@@ -144,7 +150,7 @@ impl SessionLog {
         self.sync.syncer()
     }
 
-    /// Adds one event. When this returns the event is in the file and outlives the
+    /// Adds one event, scrubbed of secrets: what it returns is what was written. When this returns the event is in the file and outlives the
     /// process; [`Syncer::sync`] makes it outlive a power loss.
     ///
     /// # Errors
@@ -164,7 +170,7 @@ impl SessionLog {
         let event = Event {
             seq: self.position.next_seq,
             at,
-            payload,
+            payload: self.scrubber.payload(payload),
         };
         let mut position = self.position;
         self.buffer.clear();
@@ -189,7 +195,7 @@ impl SessionLog {
             let event = Event {
                 seq: position.next_seq,
                 at,
-                payload,
+                payload: self.scrubber.payload(payload),
             };
             position.push(&mut self.buffer, &event)?;
             events.push(Arc::new(event));

@@ -31,6 +31,7 @@ use crate::open;
 use crate::platform;
 use crate::projection::SessionState;
 use crate::reader::EventReader;
+use crate::scrub::Scrubber;
 use crate::session_log::{Opened, Position, SessionLog};
 use crate::sync;
 
@@ -38,6 +39,7 @@ use crate::sync;
 #[derive(Clone)]
 pub struct Store {
     shared: Arc<Shared>,
+    scrubber: Scrubber,
 }
 
 struct Shared {
@@ -82,7 +84,20 @@ impl Store {
         };
         Ok(Self {
             shared: Arc::new(shared),
+            scrubber: Scrubber::default(),
         })
+    }
+
+    /// The same store with another scrubber than the default, for all that is written and
+    /// exported from now on.
+    #[must_use]
+    pub fn with_scrubber(self, scrubber: Scrubber) -> Self {
+        Self { scrubber, ..self }
+    }
+
+    /// What keeps secrets out of everything that is written here.
+    pub fn scrubber(&self) -> &Scrubber {
+        &self.scrubber
     }
 
     /// The folder that everything is in.
@@ -351,6 +366,7 @@ impl Store {
             file,
             layer,
             clock,
+            scrubber: self.scrubber.clone(),
             sync,
             holder,
             identity,

@@ -8,8 +8,14 @@
 //! {"terret_export":1,"session":"<id>"}
 //! {"v":1,"seq":0,…,"chain":"…"}
 //! {"blob":"<sha256>","base64":"…"}          or {"blob":"<sha256>","missing":true}
+//!                                           or {"blob":"<sha256>","withheld":true}
 //! {"end":{"events":1,"blobs":1}}
 //! ```
+//!
+//! An export holds no secret that is known. An event from before one was known is scrubbed
+//! on its way out, and the lines from there on get hashes of their own, so the chain holds.
+//! A blob is the exact bytes of a file, which undo needs; one with a secret in it is left
+//! out and says so. What comes in is scrubbed alike.
 //!
 //! What comes in is from a stranger. It is read strictly, and nothing in it grants
 //! anything here: its rules are taken back, a mode that asks less is reset, and an open
@@ -29,13 +35,14 @@ use serde::{Deserialize, Serialize};
 
 use crate::blob::{BlobId, MAX_BLOB_BYTES};
 use crate::error::{BlobError, StoreError};
-use crate::event::Payload;
+use crate::event::{Event, Payload};
 use crate::fork::{CreateError, closing_events};
 use crate::id::SessionId;
 use crate::line::{self, MAX_LINE_BYTES};
 use crate::platform;
 use crate::projection::SessionState;
 use crate::reader::{Found, LineReader, open_log};
+use crate::scrub::Scrubber;
 use crate::session_log::Position;
 use crate::store::Store;
 use crate::strict_json;
@@ -59,6 +66,7 @@ struct Head {
 enum Line {
     Blob { blob: BlobId, base64: String },
     Missing { blob: BlobId, missing: bool },
+    Withheld { blob: BlobId, withheld: bool },
     End { end: End },
 }
 
@@ -69,17 +77,84 @@ struct End {
     blobs: u64,
 }
 
+/// What an export left out of what the session holds.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Exported {
+    /// Events that held a secret and were scrubbed on their way out.
+    pub scrubbed: u64,
+    /// Blobs, which are contents of files, that held a secret and are not in it.
+    pub withheld: u64,
+}
+
+/// A session that was taken in.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Imported {
+    pub id: SessionId,
+    /// Contents of files that the export does not have since they held a secret: diffs that
+    /// show them, and going back to them, will not work.
+    pub withheld: u64,
+}
+
+/// Hands on lines of a log, scrubbed.
+struct Outgoing {
+    scrubber: Scrubber,
+    /// The hash of the line before, and how many bytes are out.
+    chain: line::Chain,
+    length: u64,
+    /// Events that were changed; from the first on, lines get new hashes.
+    changed: u64,
+}
+
+impl Outgoing {
+    fn new(scrubber: Scrubber) -> Self {
+        Self {
+            scrubber,
+            chain: Position::START.chain,
+            length: 0,
+            changed: 0,
+        }
+    }
+
+    /// Writes an event as it is in `line`, or as it is without secrets.
+    fn pass(
+        &mut self,
+        line: &[u8],
+        event: &Event,
+        chain: line::Chain,
+        write: &mut dyn FnMut(&[u8]) -> Result<(), StoreError>,
+    ) -> Result<(), StoreError> {
+        let payload = self.scrubber.payload(event.payload.clone());
+        self.changed += u64::from(payload != event.payload);
+        if self.changed == 0 {
+            self.chain = chain;
+            self.length += line.len() as u64 + 1;
+            write(line)?;
+            return write(b"\n");
+        }
+        let clean = Event {
+            seq: event.seq,
+            at: event.at,
+            payload,
+        };
+        let mut bytes = Vec::new();
+        self.chain = line::encode(&mut bytes, &clean, &self.chain)?;
+        self.length += bytes.len() as u64;
+        write(&bytes)
+    }
+}
+
 impl Store {
     /// Writes a session and all that it refers to. It may have a writer; a torn tail is
     /// left out.
     ///
     /// # Errors
     /// [`StoreError::NotFound`], [`StoreError::Broken`], [`StoreError::Io`].
-    pub fn export(&self, id: &SessionId, to: &mut dyn Write) -> Result<(), StoreError> {
+    pub fn export(&self, id: &SessionId, to: &mut dyn Write) -> Result<Exported, StoreError> {
         let path = self.log_path(id);
         let writing = || StoreError::io("write the export of", &path);
         let mut lines = LineReader::new(io::BufReader::new(open_log(id, &path)?), 0);
         let mut position = Position::START;
+        let mut outgoing = Outgoing::new(self.scrubber().clone());
         let mut blobs = BTreeSet::new();
         write_line(
             to,
@@ -90,22 +165,31 @@ impl Store {
         )
         .map_err(writing())?;
         while let Found::Line(line) = lines.next_line().map_err(StoreError::io("read", &path))? {
-            to.write_all(line)
-                .and_then(|()| to.write_all(b"\n"))
-                .map_err(writing())?;
+            let raw = line.to_vec();
             let (event, chain) = line::decode(line, position.next_seq, Some(&position.chain))
                 .map_err(|bad| bad.into_error(id, position.next_seq))?;
             event.payload.for_each_blob(&mut |blob| {
                 blobs.insert(blob.clone());
             });
+            outgoing.pass(&raw, &event, chain, &mut |bytes| {
+                to.write_all(bytes).map_err(writing())
+            })?;
             position.follow(&event, chain, lines.offset);
         }
+        let mut withheld = 0;
         let end = End {
             events: position.next_seq,
             blobs: blobs.len() as u64,
         };
         for blob in blobs {
             let line = match self.blobs().get(&blob) {
+                Ok(bytes) if self.scrubber().finds(&bytes) => {
+                    withheld += 1;
+                    Line::Withheld {
+                        blob,
+                        withheld: true,
+                    }
+                }
                 Ok(bytes) => Line::Blob {
                     blob,
                     base64: BASE64.encode(bytes),
@@ -120,7 +204,11 @@ impl Store {
         }
         write_line(to, &Line::End { end })
             .and_then(|()| to.flush())
-            .map_err(writing())
+            .map_err(writing())?;
+        Ok(Exported {
+            scrubbed: outgoing.changed,
+            withheld,
+        })
     }
 
     /// Takes in an export as a session at rest. It keeps its id, or gets a new one when
@@ -129,9 +217,19 @@ impl Store {
     /// # Errors
     /// [`StoreError::Import`] names the line that is refused; no session is made then.
     pub fn import(&self, from: &mut dyn BufRead) -> Result<SessionId, StoreError> {
+        self.import_report(from).map(|imported| imported.id)
+    }
+
+    /// As [`Store::import`], and says what the export did not have.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn import_report(&self, from: &mut dyn BufRead) -> Result<Imported, StoreError> {
         let mut import = Import::new(self, from)?;
         import.read_lines()?;
-        import.finish()
+        let withheld = import.withheld;
+        let id = import.finish()?;
+        Ok(Imported { id, withheld })
     }
 }
 
@@ -147,6 +245,7 @@ struct Import<'a> {
     state: SessionState,
     wanted: BTreeSet<BlobId>,
     seen: End,
+    withheld: u64,
     ended: bool,
 }
 
@@ -188,12 +287,14 @@ impl<'a> Import<'a> {
             state: SessionState::default(),
             wanted: BTreeSet::new(),
             seen: End::default(),
+            withheld: 0,
             ended: false,
         })
     }
 
     fn read_lines(&mut self) -> Result<(), StoreError> {
         let mut spool = io::BufWriter::new(&self.spool);
+        let mut outgoing = Outgoing::new(self.store.scrubber().clone());
         while let Some(bytes) = next(&mut self.lines, self.line + 1)? {
             self.line += 1;
             let number = self.line;
@@ -207,16 +308,18 @@ impl<'a> Import<'a> {
                         "an event stands behind the blobs".to_owned(),
                     ));
                 }
-                // Written with the newline, and before the line is scratched.
-                spool
-                    .write_all(bytes)
-                    .and_then(|()| spool.write_all(b"\n"))
-                    .map_err(StoreError::io("write", &self.spool_path))?;
+                // Reading it scratches the line.
+                let raw = bytes.to_vec();
                 let length = self.position.length + bytes.len() as u64 + 1;
                 let event = strict_event(bytes, number, &mut self.position, length)?;
                 event.payload.for_each_blob(&mut |blob| {
                     self.wanted.insert(blob.clone());
                 });
+                outgoing.pass(&raw, &event, self.position.chain, &mut |bytes| {
+                    spool
+                        .write_all(bytes)
+                        .map_err(StoreError::io("write", &self.spool_path))
+                })?;
                 self.seen.events += 1;
                 self.state.apply(&event);
                 continue;
@@ -246,6 +349,17 @@ impl<'a> Import<'a> {
                 Line::Missing { .. } => {
                     return Err(refused(number, "`missing` must be true".to_owned()));
                 }
+                Line::Withheld {
+                    blob,
+                    withheld: true,
+                } => {
+                    take_wanted(&mut self.wanted, &blob, number)?;
+                    self.seen.blobs += 1;
+                    self.withheld += 1;
+                }
+                Line::Withheld { .. } => {
+                    return Err(refused(number, "`withheld` must be true".to_owned()));
+                }
                 Line::End { end } if end == self.seen && self.wanted.is_empty() => {
                     self.ended = true
                 }
@@ -257,6 +371,8 @@ impl<'a> Import<'a> {
                 }
             }
         }
+        self.position.chain = outgoing.chain;
+        self.position.length = outgoing.length;
         spool
             .flush()
             .map_err(StoreError::io("write", &self.spool_path))

@@ -5,6 +5,8 @@ mod stream;
 
 use std::sync::Arc;
 
+use secrecy::ExposeSecret as _;
+
 use crate::calls::CallIds;
 use crate::emit;
 use crate::http::{Endpoint, HttpOptions, ProviderSettings};
@@ -57,10 +59,22 @@ impl Provider for Anthropic {
                 ("accept", "text/event-stream".to_owned()),
                 ("anthropic-version", VERSION.to_owned()),
             ];
-            headers.extend(endpoint.key().map(|key| ("x-api-key", key.to_owned())));
+            let key = endpoint.key().await?;
+            headers.extend(
+                key.iter()
+                    .map(|key| ("x-api-key", key.expose_secret().to_owned())),
+            );
             let mut decoder = stream::Decoder::new(CallIds::new(&request.conversation));
             endpoint
-                .run(&emit, &request, &url, &headers, body, &mut decoder)
+                .run(
+                    &emit,
+                    &request,
+                    &url,
+                    &headers,
+                    key.as_ref(),
+                    body,
+                    &mut decoder,
+                )
                 .await
         })
     }

@@ -14,6 +14,7 @@ use tokio::time::timeout;
 
 use crate::emit::Emitter;
 use crate::failure::{Censor, ErrorBody, status_error};
+use crate::key::KeySource;
 use crate::provider::{ModelError, Request, StreamEvent};
 use crate::retry::{Backoff, Failure, RetryPolicy};
 use crate::retry_after::retry_after;
@@ -53,6 +54,8 @@ pub struct ProviderSettings {
     /// for `Anthropic` a trailing `/v1` makes none.
     pub base_url: Option<String>,
     pub key: Option<SecretString>,
+    /// Asked at each request when there is no `key`.
+    pub source: Option<Arc<dyn KeySource>>,
     /// What to do when the key is missing, as the end of the sentence "no key for
     /// `name`: …". Empty when the provider needs no key, as a local server.
     pub key_hint: String,
@@ -155,17 +158,37 @@ impl Endpoint {
     /// # Errors
     /// When the provider needs a key and has none.
     pub(crate) fn ready(&self) -> Result<(), ModelError> {
-        if self.settings.key.is_none() && !self.settings.key_hint.is_empty() {
-            return Err(ModelError::NoKey {
-                provider: self.settings.name.clone(),
-                way_out: self.settings.key_hint.clone(),
-            });
+        if self.settings.key.is_some() {
+            return Ok(());
         }
-        Ok(())
+        if let Some(source) = &self.settings.source {
+            return source.ready().map_err(|way_out| self.no_key(way_out));
+        }
+        if self.settings.key_hint.is_empty() {
+            return Ok(());
+        }
+        Err(self.no_key(self.settings.key_hint.clone()))
     }
 
-    pub(crate) fn key(&self) -> Option<&str> {
-        self.settings.key.as_ref().map(|key| key.expose_secret())
+    /// The key of this request; none when the provider needs none.
+    pub(crate) async fn key(&self) -> Result<Option<SecretString>, ModelError> {
+        self.ready()?;
+        match (&self.settings.key, &self.settings.source) {
+            (Some(key), _) => Ok(Some(key.clone())),
+            (None, Some(source)) => source
+                .key()
+                .await
+                .map(Some)
+                .map_err(|way_out| self.no_key(way_out)),
+            (None, None) => Ok(None),
+        }
+    }
+
+    fn no_key(&self, way_out: String) -> ModelError {
+        ModelError::NoKey {
+            provider: self.settings.name.clone(),
+            way_out,
+        }
     }
 
     /// Sends the request, with its tries, and hands on what `decode` makes of the answer.
@@ -175,16 +198,14 @@ impl Endpoint {
         request: &Request,
         url: &str,
         headers: &[(&'static str, String)],
+        key: Option<&SecretString>,
         body: Bytes,
         decode: &mut dyn Decode,
     ) -> Result<(), ModelError> {
-        self.ready()?;
         let headers = self.headers(headers)?;
         let client = self.client.get_or_try_init(|| self.make_client()).await?;
-        let secrets = self
-            .settings
-            .key
-            .iter()
+        let secrets = key
+            .into_iter()
             .chain(self.settings.headers.iter().map(|(_, value)| value));
         let censor = Censor::new(secrets, Some(request));
         let answer = self
@@ -192,7 +213,12 @@ impl Endpoint {
             .run(emit, || {
                 self.try_once(client, url, headers.clone(), body.clone(), &censor)
             })
-            .await?;
+            .await
+            .inspect_err(|error| {
+                if let (ModelError::Auth { .. }, Some(source)) = (error, &self.settings.source) {
+                    source.refused();
+                }
+            })?;
         if is_json(&answer.response) {
             self.read_json(emit, answer, decode, &censor).await
         } else {

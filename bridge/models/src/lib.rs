@@ -7,6 +7,7 @@ mod calls;
 mod emit;
 mod failure;
 mod http;
+mod key;
 mod message;
 mod openai_chat;
 mod provider;
@@ -21,6 +22,7 @@ mod testing;
 mod wire_id;
 
 pub use http::{HttpOptions, Kind, ProviderSettings};
+pub use key::{KeyFuture, KeySource};
 pub use message::{
     Conversation, Digest, Image, Message, Part, Role, ToolCall, ToolResult, ToolSpec,
     extend_digest, frame_digest,

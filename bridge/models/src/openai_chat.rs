@@ -8,6 +8,8 @@ mod stream;
 
 use std::sync::Arc;
 
+use secrecy::ExposeSecret as _;
+
 use crate::calls::CallIds;
 use crate::emit;
 use crate::http::{Endpoint, HttpOptions, ProviderSettings};
@@ -51,14 +53,24 @@ impl Provider for OpenAiChat {
                 ("content-type", "application/json".to_owned()),
                 ("accept", "text/event-stream".to_owned()),
             ];
-            headers.extend(
-                endpoint
-                    .key()
-                    .map(|key| ("authorization", format!("Bearer {}", key.trim()))),
-            );
+            let key = endpoint.key().await?;
+            headers.extend(key.iter().map(|key| {
+                (
+                    "authorization",
+                    format!("Bearer {}", key.expose_secret().trim()),
+                )
+            }));
             let mut decoder = stream::Decoder::new(CallIds::new(&request.conversation));
             endpoint
-                .run(&emit, &request, &url, &headers, body, &mut decoder)
+                .run(
+                    &emit,
+                    &request,
+                    &url,
+                    &headers,
+                    key.as_ref(),
+                    body,
+                    &mut decoder,
+                )
                 .await
         })
     }

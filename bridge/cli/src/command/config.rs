@@ -50,7 +50,8 @@ fn show(setup: &Setup, environment: &dyn Environment, out: &mut Output) -> anyho
             let origin = match origin {
                 Origin::Flag(_) => "command line",
                 Origin::Key(_) => "config.toml",
-                Origin::Variable(variable) => variable,
+                Origin::Variable(variable) if environment.var(variable).is_some() => variable,
+                Origin::Variable(_) => "the first key that is there",
             };
             row("model", quoted(&text), origin)?;
         }
@@ -133,6 +134,21 @@ fn show(setup: &Setup, environment: &dyn Environment, out: &mut Output) -> anyho
         list(&config.environment.allow),
         origin(!config.environment.allow.is_empty()),
     )?;
+    row(
+        "redact.patterns",
+        list(&config.redact.patterns),
+        origin(!config.redact.patterns.is_empty()),
+    )?;
+    row(
+        "redact.replacement",
+        quoted(&setup.scrubber.replacement()),
+        origin(config.redact.replacement.is_some()),
+    )?;
+    row(
+        "credentials.identity",
+        quoted(&setup.lock(environment).identity.to_string_lossy()),
+        origin(config.credentials.identity.is_some()),
+    )?;
     let log = &config.log;
     row(
         "log.level",
@@ -148,11 +164,9 @@ fn show(setup: &Setup, environment: &dyn Environment, out: &mut Output) -> anyho
         origin(log.file.is_some()),
     )?;
     for provider in setup.providers(environment) {
-        let key = match (&provider.variable, provider.has_key) {
-            (None, _) => "no key needed".to_owned(),
-            (Some(variable), true) => format!("{variable} is set"),
-            (Some(variable), false) => format!("{variable} is not set"),
-        };
+        let key = provider
+            .origin
+            .describe(&setup.credentials(), provider.variable.as_deref());
         row(
             &format!("providers.{}", provider.name),
             format!(

@@ -79,6 +79,7 @@ pub(crate) fn run(args: &DemoArgs, environment: &dyn Environment) -> anyhow::Res
         mode: None,
         config: Config::default(),
         stamp: None,
+        scrubber: terret_engine::room::log::Scrubber::default(),
     };
     let options = TerminalOptions {
         cwd: project,

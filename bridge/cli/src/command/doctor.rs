@@ -41,9 +41,11 @@ pub(crate) fn run(
         },
         _ => index(setup),
     };
-    let checks: [(&str, Finding); 6] = [
+    let checks: [(&str, Finding); 8] = [
         ("config", config(setup, environment, log_problem)),
         ("model", model(setup, environment)),
+        ("keys", keys(setup, environment)),
+        ("privacy", privacy(setup)),
         ("state", state),
         ("index", index),
         ("shell", shell(environment)),
@@ -120,6 +122,69 @@ fn model(setup: &Setup, environment: &dyn Environment) -> Finding {
                 .to_owned(),
         },
     }
+}
+
+/// Whether the stored keys could be opened; says where from, and decrypts nothing.
+fn keys(setup: &Setup, environment: &dyn Environment) -> Finding {
+    let file = setup.credentials();
+    let broken = |what: String| Finding::Broken {
+        what,
+        way_out: "`terret auth list` says where each key comes from".to_owned(),
+    };
+    match file.providers() {
+        Ok(names) if names.is_empty() => Finding::Works("none are stored".to_owned()),
+        Ok(names) => {
+            let lock = setup.lock(environment);
+            match lock.holder() {
+                Ok(_) => Finding::Works(format!(
+                    "{} in {}, opened by {}",
+                    names.join(", "),
+                    file.path().display(),
+                    lock.describe()
+                )),
+                Err(error) => broken(error.to_string()),
+            }
+        }
+        Err(error) => broken(error.to_string()),
+    }
+}
+
+/// Looks for files of ours that others may read or write (R137).
+fn privacy(setup: &Setup) -> Finding {
+    let paths = &setup.paths;
+    let mut wide = Vec::new();
+    for folder in [
+        &paths.config,
+        &paths.state,
+        &paths.state.join("sessions"),
+        &paths.runtime,
+    ] {
+        wide.extend(is_wide(folder).then(|| folder.clone()));
+        wide.extend(files_in(folder).into_iter().filter(|path| is_wide(path)));
+    }
+    // Its content is no secret, and people keep it under version control.
+    wide.retain(|path| *path != paths.config_file());
+    let Some(first) = wide.first() else {
+        return Finding::Works("nobody else can read what is kept here".to_owned());
+    };
+    Finding::Limited(format!(
+        "{} files or folders are open to others, such as {}; `chmod go-rwx` closes them",
+        wide.len(),
+        first.display()
+    ))
+}
+
+#[expect(clippy::disallowed_methods, reason = "looks at our own folders")]
+fn files_in(folder: &std::path::Path) -> Vec<std::path::PathBuf> {
+    let entries = std::fs::read_dir(folder).into_iter().flatten();
+    entries.flatten().map(|entry| entry.path()).collect()
+}
+
+#[expect(clippy::disallowed_methods, reason = "looks at our own folders")]
+fn is_wide(path: &std::path::Path) -> bool {
+    use std::os::unix::fs::MetadataExt as _;
+    std::fs::symlink_metadata(path)
+        .is_ok_and(|found| !found.is_symlink() && found.mode() & 0o077 != 0)
 }
 
 /// Makes a session, writes to it, syncs it and takes it away again.

@@ -3,6 +3,7 @@
 
 use std::fs::File;
 use std::io::{BufReader, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
 use anyhow::{Context as _, bail};
@@ -13,11 +14,19 @@ use terret_engine::room::log::{
 
 use crate::args::SessionsCommand;
 use crate::output::{Output, printable};
-use crate::paths::Paths;
+use crate::paths::{Environment, Paths};
+use crate::wiring::Setup;
 
 /// Runs one of the `sessions` commands.
-pub(crate) fn run(paths: &Paths, command: SessionsCommand, out: &mut Output) -> anyhow::Result<()> {
-    let store = Store::open(paths.state.clone(), std::sync::Arc::new(SystemClock))?;
+pub(crate) fn run(
+    setup: &Setup,
+    environment: &dyn Environment,
+    command: SessionsCommand,
+    out: &mut Output,
+) -> anyhow::Result<()> {
+    let paths = &setup.paths;
+    let store = Store::open(paths.state.clone(), std::sync::Arc::new(SystemClock))?
+        .with_scrubber(setup.scrubber.clone());
     match command {
         SessionsCommand::List { cwd, json, limit } => {
             list(paths, store, cwd.as_deref(), json, limit, out)
@@ -33,20 +42,45 @@ pub(crate) fn run(paths: &Paths, command: SessionsCommand, out: &mut Output) -> 
         SessionsCommand::Search { text, limit } => search(paths, store, &text, limit, out),
         SessionsCommand::Export { id, output } => {
             let id = find(&store, &id)?;
-            match output {
+            setup.redaction()?;
+            setup.learn_keys(environment);
+            let exported = match output {
                 Some(path) => {
-                    let mut file = File::create_new(&path).with_context(|| {
-                        format!("could not make `{}`; it must not exist yet", path.display())
-                    })?;
-                    store.export(&id, &mut file)?;
+                    // A session is as private as the folder that it comes from.
+                    let mut file = File::options()
+                        .write(true)
+                        .create_new(true)
+                        .mode(0o600)
+                        .open(&path)
+                        .with_context(|| {
+                            format!("could not make `{}`; it must not exist yet", path.display())
+                        })?;
+                    let exported = store.export(&id, &mut file)?;
                     file.sync_all()?;
                     out.line(format!("{id} is in {}", path.display()))?;
+                    exported
                 }
                 None => store.export(&id, out)?,
+            };
+            if exported.scrubbed > 0 {
+                crate::complain(&format!(
+                    "terret: {} events held a secret and are redacted in the export",
+                    exported.scrubbed
+                ));
+            }
+            if exported.withheld > 0 {
+                crate::complain(&format!(
+                    "terret: {} contents of files hold a secret and are not in the export",
+                    exported.withheld
+                ));
             }
             Ok(())
         }
-        SessionsCommand::Import { file } => import(&store, &file, out),
+        SessionsCommand::Import { file } => {
+            setup.redaction()?;
+            setup.learn_keys(environment);
+            import(&store, &file, out)
+        }
         SessionsCommand::Verify { id } => verify(&store, id.as_deref(), out),
     }
 }
@@ -306,14 +340,20 @@ fn search(
     reason = "the file that the person named on the command line"
 )]
 fn import(store: &Store, file: &Path, out: &mut Output) -> anyhow::Result<()> {
-    let id = if file == Path::new("-") {
-        store.import(&mut std::io::stdin().lock())?
+    let imported = if file == Path::new("-") {
+        store.import_report(&mut std::io::stdin().lock())?
     } else {
         let open =
             File::open(file).with_context(|| format!("could not read {}", file.display()))?;
-        store.import(&mut BufReader::new(open))?
+        store.import_report(&mut BufReader::new(open))?
     };
-    out.line(id.to_string())?;
+    if imported.withheld > 0 {
+        crate::complain(&format!(
+            "terret: the export lacks {} contents of files that held a secret; diffs cannot show them",
+            imported.withheld
+        ));
+    }
+    out.line(imported.id.to_string())?;
     Ok(())
 }
 

@@ -18,6 +18,7 @@ mod ending;
 mod environment;
 mod inbox;
 mod run;
+mod secrets;
 mod sessions;
 mod streams;
 mod support;

@@ -83,6 +83,7 @@ impl Bench {
             "OPENAI_BASE_URL",
             "OPENROUTER_API_KEY",
             "TERRET_HOME",
+            "TERRET_CREDENTIALS_KEY",
             "TERRET_INSIDE",
         ] {
             command.env_remove(name);

@@ -29,10 +29,12 @@ async fn session(folder: &std::path::Path) -> SessionHandle {
             rules: Vec::new(),
             limits: Limits::default(),
             environment_allow: Vec::new(),
+            environment_hide: Vec::new(),
             instructions: None,
         },
         registry: Registry::new(Vec::new()),
         clock: Arc::new(SystemClock),
+        scrubber: terret_log::Scrubber::default(),
         table: Table::new(),
         call_hooks: Vec::new(),
         turn_hooks: Vec::new(),
@@ -110,4 +112,29 @@ async fn a_resumed_turn_takes_back_a_question_that_nobody_waits_for() {
         ),
         "{first:?}"
     );
+}
+
+#[tokio::test]
+async fn checks_073_and_075_redaction_is_seen_in_a_name_a_value_and_a_key() {
+    let folder = tempfile::tempdir().unwrap();
+    let session = session(folder.path()).await;
+    let parts = session.turn_parts();
+    let judged = |name: &str, args: serde_json::Value| {
+        let call = OwedCall {
+            id: "a".to_owned(),
+            name: name.to_owned(),
+            args,
+            announced: false,
+            started: false,
+        };
+        was_redacted(&parts.core, &call)
+    };
+    use serde_json::json;
+    assert!(!judged("Bash", json!({"command": ["x", {"y": 1}]})));
+    assert!(judged("[REDACTED]", json!({})));
+    assert!(judged(
+        "Bash",
+        json!({"a": ["x", {"y": "an [REDACTED] b"}]})
+    ));
+    assert!(judged("Bash", json!({"a": {"[REDACTED]-2": 1}})));
 }

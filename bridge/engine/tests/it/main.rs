@@ -26,6 +26,7 @@ mod links;
 mod policy;
 mod races;
 mod resume;
+mod secrets;
 mod sessions;
 mod turns;
 

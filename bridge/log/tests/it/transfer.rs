@@ -195,3 +195,64 @@ fn a_forged_chain_does_not_let_bad_events_in() {
         assert!(home().store.import(&mut forged(&bad).as_slice()).is_err());
     }
 }
+
+#[test]
+fn check_159_an_export_holds_no_secret_and_its_chain_is_whole() {
+    let secret = format!("corp-{}", "Q7".repeat(8));
+    let (from, to) = (home(), home());
+    let file = from
+        .store
+        .blobs()
+        .put(format!("KEY={secret}\n").as_bytes())
+        .unwrap();
+    let changed = Payload::FileChanged {
+        call_id: "c".into(),
+        change: terret_log::FileChange {
+            path: "/w/.env".into(),
+            before: None,
+            after: Some(file.clone()),
+        },
+    };
+    let said = Payload::NoticeShown {
+        severity: terret_log::Severity::Info,
+        text: format!("before anyone knew: {secret}"),
+    };
+    drop(from.session("s", [golden_turn(), vec![said, changed]].concat()));
+    // Only now is it known.
+    from.store.scrubber().add_secret(&secret);
+    let mut bundle = Vec::new();
+    let exported = from.store.export(&id("s"), &mut bundle).unwrap();
+    assert_eq!((exported.scrubbed, exported.withheld), (1, 1));
+    let text = String::from_utf8(bundle.clone()).unwrap();
+    assert!(!text.contains(&secret));
+    assert!(text.contains(r#""withheld":true"#));
+    let imported = to.store.import_report(&mut bundle.as_slice()).unwrap();
+    assert_eq!((imported.id, imported.withheld), (id("s"), 1));
+    assert_eq!(
+        to.events("s").len(),
+        from.events("s").len(),
+        "the chain of the import is whole"
+    );
+    assert!(to.store.open_writer(&id("s")).is_ok());
+    assert!(!to.store.blobs().contains(&file));
+    // The original keeps its bytes: undo needs them.
+    assert!(from.store.blobs().get(&file).is_ok());
+}
+
+#[test]
+fn check_159_an_import_is_scrubbed_of_our_secrets() {
+    let secret = format!("corp-{}", "Q7".repeat(8));
+    let (from, to) = (home(), home());
+    let said = Payload::NoticeShown {
+        severity: terret_log::Severity::Info,
+        text: format!("theirs: {secret}"),
+    };
+    drop(from.session("s", [golden_turn(), vec![said]].concat()));
+    to.store.scrubber().add_secret(&secret);
+    to.store
+        .import(&mut exported(&from, "s").as_slice())
+        .unwrap();
+    let stored = std::fs::read_to_string(to.store.log_path(&id("s"))).unwrap();
+    assert!(!stored.contains(&secret));
+    assert!(to.store.open_writer(&id("s")).is_ok());
+}

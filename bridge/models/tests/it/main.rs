@@ -56,6 +56,7 @@ fn settings(kind: Kind, base_url: &str) -> ProviderSettings {
         kind,
         base_url: Some(base_url.to_owned()),
         key: Some(SecretString::from(KEY)),
+        source: None,
         key_hint: "set the key".to_owned(),
         headers: vec![("x-extra".to_owned(), SecretString::from("more"))],
     }

@@ -119,7 +119,8 @@ pub fn scrubbed(
         .into_iter()
         .filter(|(name, value)| {
             environment.keep.iter().any(|keep| name == OsStr::new(keep))
-                || !is_kept_back(name, value)
+                || !(is_kept_back(name, value)
+                    || environment.hide.iter().any(|hide| name == OsStr::new(hide)))
         })
         .collect();
     clean.extend(
