@@ -195,6 +195,7 @@ impl Command {
             // A signal does not reach everywhere.
             remarks.extend(world.processes().sandbox().caveat().map(str::to_owned));
         }
+        remarks.extend(missing_program(&finished, world));
         remarks.extend(unattended::hint(
             &self.text,
             finished.end,
@@ -254,6 +255,20 @@ fn ending(finished: &Finished, timeout: Duration) -> Option<String> {
             "cancelled: the command was stopped, {rest}; it may have done part of its work"
         )),
     }
+}
+
+/// Who was started by a window and not by a shell has another PATH than a terminal (R136).
+fn missing_program(finished: &Finished, world: &World) -> Option<String> {
+    let text = &finished.output.text;
+    let is_missing = matches!(finished.end, End::Exited(126 | 127))
+        && (text.contains("not found") || text.contains("No such file"));
+    let path = world.shell().path(world.processes())?;
+    is_missing.then(|| {
+        format!(
+            "a program was not found; they are looked for in {}",
+            path.to_string_lossy()
+        )
+    })
 }
 
 fn left_out(output: &Captured) -> Option<String> {

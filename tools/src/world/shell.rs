@@ -113,6 +113,13 @@ impl Shell {
             .unwrap_or_else(|| self.settings.cwd.clone())
     }
 
+    /// Where the next command looks for programs.
+    pub fn path(&self, processes: &Processes) -> Option<OsString> {
+        let mut environment = processes.environment().clone();
+        self.carried().apply(&mut environment);
+        environment.remove(OsStr::new("PATH"))
+    }
+
     /// What the next command would start with; for [`Self::restore`].
     pub fn state(&self) -> ShellState {
         ShellState(self.carried().clone())

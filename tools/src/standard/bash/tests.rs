@@ -296,6 +296,29 @@ async fn r098_colours_titles_and_progress_are_plain_text() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn r136_a_program_that_is_missing_is_told_with_the_path_that_was_used() {
+    let bench = bench();
+    let output = run(
+        &bench,
+        json!({"command": "export PATH=/usr/bin:/bin:/extra; no-such-program"}),
+    )
+    .await;
+    assert_eq!(
+        output.remarks,
+        [
+            "exit status 127",
+            "a program was not found; they are looked for in /usr/bin:/bin:/extra"
+        ]
+    );
+    bench.put("script", "#!/no/such/interpreter\n");
+    let output = run(&bench, json!({"command": "chmod +x script; ./script"})).await;
+    assert!(
+        output.remarks.last().unwrap().contains("/extra"),
+        "{output:?}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn r139_a_profile_brings_nothing_back_and_prints_nothing() {
     let bench = bench();
     bench.put(".bash_profile", "export MY_TOKEN=back; echo Welcome");

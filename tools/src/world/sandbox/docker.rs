@@ -282,6 +282,10 @@ impl Sandbox for DockerSandbox {
         guess::guess(text, network)
     }
 
+    fn shares_descriptors(&self) -> bool {
+        false
+    }
+
     fn caveat(&self) -> Option<&'static str> {
         Some(CAVEAT)
     }
