@@ -107,6 +107,7 @@ impl Tool for JobCollect {
             .await
             .map_err(|fault| Failure::new(format!("nothing was collected: {fault}")))?;
         remarks.insert(0, format!("job {id}: {}", jobs::state_words(&gathered.job)));
+        remarks.extend(gathered.job.notes.iter().map(ToString::to_string));
         remarks.extend(left_out(&gathered));
         if gathered.ended {
             remarks.push("that was all of it: the job and its id are forgotten".to_owned());

@@ -1,5 +1,7 @@
 #![expect(clippy::unwrap_used, reason = "a failed setup is a failed test")]
 
+mod kept;
+
 use std::sync::Arc;
 
 use serde_json::json;
