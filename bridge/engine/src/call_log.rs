@@ -7,19 +7,22 @@ use async_trait::async_trait;
 use terret_log::{ImageRef, Payload};
 use terret_tools::call::{Call, CallJournal, CallResult, Fault, FileChange, ImageBytes};
 use terret_tools::definition::{Definition, Replay};
-use terret_tools::world::jobs::{Job, JobId};
+use terret_tools::world::jobs::{Job, JobId, Jobs};
 
 use crate::approvals::stored_change;
 use crate::core::Core;
-use crate::jobs::started_event;
+use crate::jobs::{ended_event, started_event};
 
-pub(crate) struct CallLog(pub(crate) Arc<Core>);
+pub(crate) struct CallLog {
+    pub(crate) core: Arc<Core>,
+    pub(crate) jobs: Arc<dyn Jobs>,
+}
 
 #[async_trait]
 impl CallJournal for CallLog {
     async fn called(&self, call: &Call) -> Result<(), Fault> {
         // A resumed call may have been announced before the crash (check 67).
-        let announced = self.0.state(|state| {
+        let announced = self.core.state(|state| {
             state.turn.open.as_ref().is_some_and(|open| {
                 open.owed
                     .iter()
@@ -29,7 +32,7 @@ impl CallJournal for CallLog {
         if announced {
             return Ok(());
         }
-        self.0.append(Payload::ToolCall {
+        self.core.append(Payload::ToolCall {
             id: call.id.clone(),
             name: call.name.clone(),
             // What did not parse is told in the result; the log holds JSON alone.
@@ -42,16 +45,16 @@ impl CallJournal for CallLog {
         let payload = Payload::ToolStarted {
             id: call.id.clone(),
         };
-        self.0.append_for_call(&call.id, payload)?;
+        self.core.append_for_call(&call.id, payload)?;
         if definition.replay != Replay::Safe {
             // A power cut must not forget that an effect which cannot be repeated began.
-            durable(&self.0).await?;
+            durable(&self.core).await?;
         }
         Ok(())
     }
 
     fn output(&self, call_id: &str, text: &str) {
-        if let Err(fault) = self.0.append_output(call_id, text) {
+        if let Err(fault) = self.core.append_output(call_id, text) {
             // When the log is at fault, the next append of the turn fails too, and ends it.
             tracing::warn!(%fault, "live output was not logged");
         }
@@ -63,20 +66,20 @@ impl CallJournal for CallLog {
             path: path.to_string_lossy().into_owned(),
             hash: hash.to_owned(),
         };
-        if let Err(fault) = self.0.append_for_call(call_id, payload) {
+        if let Err(fault) = self.core.append_for_call(call_id, payload) {
             tracing::warn!(%fault, "a read was not logged");
         }
     }
 
     fn seen(&self, path: &Path) -> Option<String> {
         let path = path.to_string_lossy();
-        let path = self.0.scrubber().place(&path);
-        self.0
+        let path = self.core.scrubber().place(&path);
+        self.core
             .state(|state| state.seen_files.get(path.as_ref()).cloned())
     }
 
     async fn file_changing(&self, call_id: &str, change: &FileChange) -> Result<(), Fault> {
-        let (core, change) = (Arc::clone(&self.0), change.clone());
+        let (core, change) = (Arc::clone(&self.core), change.clone());
         let stored = tokio::task::spawn_blocking(move || stored_change(&core, &change))
             .await
             .map_err(|error| {
@@ -86,28 +89,29 @@ impl CallJournal for CallLog {
             call_id: call_id.to_owned(),
             change: stored,
         };
-        self.0.append_for_call(call_id, payload)?;
+        self.core.append_for_call(call_id, payload)?;
         Ok(())
     }
 
     async fn job_started(&self, call_id: &str, job: &Job) -> Result<(), Fault> {
         // Whoever repeats a call finds its job, which was logged before the crash.
         let known = self
-            .0
+            .core
             .state(|state| state.jobs.get(job.id.as_str()).is_some());
         if !known {
             let payload = started_event(call_id, job);
-            self.0.append_for_call(call_id, payload)?;
+            self.core.append_for_call(call_id, payload)?;
         }
-        durable(&self.0).await
+        durable(&self.core).await
     }
 
     fn job_cursor(&self, id: &JobId) -> u64 {
-        self.0.state(|state| state.jobs.cursor(id.as_str()))
+        self.core.state(|state| state.jobs.cursor(id.as_str()))
     }
 
     fn job_collected_out(&self, id: &JobId) -> bool {
-        self.0.state(|state| state.jobs.collected_out(id.as_str()))
+        self.core
+            .state(|state| state.jobs.collected_out(id.as_str()))
     }
 
     async fn job_collecting(
@@ -123,7 +127,7 @@ impl CallJournal for CallLog {
             upto,
             ended,
         };
-        self.0.append_for_call(call_id, payload)?;
+        self.core.append_for_call(call_id, payload)?;
         Ok(())
     }
 
@@ -136,9 +140,32 @@ impl CallJournal for CallLog {
             id: call.id.clone(),
             content,
             error,
-            images: kept_images(&self.0, images).await?,
+            images: kept_images(&self.core, images).await?,
         };
-        self.0.append_for_call(&call.id, payload)?;
+        let collected = self.core.state(|state| state.jobs.collecting_out(&call.id));
+        self.core.append_for_call(&call.id, payload)?;
+        if result.content.is_ok() {
+            self.forget(collected).await?;
+        }
+        Ok(())
+    }
+}
+
+impl CallLog {
+    /// Lets go of jobs that were collected to their ends: the log has all that was theirs.
+    async fn forget(&self, collected: Vec<String>) -> Result<(), Fault> {
+        if collected.is_empty() {
+            return Ok(());
+        }
+        let jobs = self.jobs.list().await.unwrap_or_default();
+        for job in jobs
+            .iter()
+            .filter(|job| collected.iter().any(|id| id == job.id.as_str()))
+        {
+            // Its end may have been collected before it was heard of.
+            self.core.append_if(|state| ended_event(state, job))?;
+            self.jobs.forget(&job.id).await;
+        }
         Ok(())
     }
 }

@@ -18,7 +18,7 @@ pub struct CommandInfo {
 }
 
 /// All commands, in the order in which `/help` and editors show them.
-pub const COMMANDS: [CommandInfo; 5] = [
+pub const COMMANDS: [CommandInfo; 6] = [
     CommandInfo {
         name: "help",
         description: "Say what Terret can do here",
@@ -40,6 +40,11 @@ pub const COMMANDS: [CommandInfo; 5] = [
         hint: Some("clear"),
     },
     CommandInfo {
+        name: "jobs",
+        description: "List background jobs, or stop one",
+        hint: Some("stop ID"),
+    },
+    CommandInfo {
         name: "compact",
         description: "Summarise the conversation to make room",
         hint: None,
@@ -49,8 +54,8 @@ pub const COMMANDS: [CommandInfo; 5] = [
 /// A command that was recognised in a prompt.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Command {
-    name: &'static str,
-    argument: String,
+    pub(crate) name: &'static str,
+    pub(crate) argument: String,
 }
 
 /// Recognises a command: a slash, a known name, and nothing after it but an argument
@@ -71,26 +76,47 @@ pub(crate) fn parse(text: &str) -> Option<Command> {
 
 /// Runs a command; its answer is a notice in the log, never model text.
 pub(crate) fn run(parts: &TurnParts, command: &Command, text: &str) -> TurnOutcome {
-    let outcome = |status, reason| TurnOutcome {
+    // Before it does anything: what it does comes behind it in the log.
+    match log_command(parts, text) {
+        Ok(()) => log_answer(parts, answer(parts, command)),
+        Err(outcome) => outcome,
+    }
+}
+
+/// Logs a command whose answer had to be waited for, and the answer.
+pub(crate) fn log(parts: &TurnParts, text: &str, said: Result<String, String>) -> TurnOutcome {
+    match log_command(parts, text) {
+        Ok(()) => log_answer(parts, said),
+        Err(outcome) => outcome,
+    }
+}
+
+fn log_command(parts: &TurnParts, text: &str) -> Result<(), TurnOutcome> {
+    let payload = Payload::CommandRun {
+        text: text.trim().to_owned(),
+    };
+    match parts.core.append(payload) {
+        Ok(_) => Ok(()),
+        Err(fault) => Err(outcome(parts, TurnStatus::Failed, Some(fault.0))),
+    }
+}
+
+fn outcome(parts: &TurnParts, status: TurnStatus, reason: Option<String>) -> TurnOutcome {
+    TurnOutcome {
         status,
         reason,
         end: parts.core.next_seq(),
-    };
-    if let Err(fault) = parts.core.append(Payload::CommandRun {
-        text: text.trim().to_owned(),
-    }) {
-        return outcome(TurnStatus::Failed, Some(fault.0));
     }
-    let (severity, answer) = match answer(parts, command) {
+}
+
+fn log_answer(parts: &TurnParts, said: Result<String, String>) -> TurnOutcome {
+    let (severity, text) = match said {
         Ok(answer) => (Severity::Info, answer),
         Err(problem) => (Severity::Warning, problem),
     };
-    match parts.core.append(Payload::NoticeShown {
-        severity,
-        text: answer,
-    }) {
-        Ok(_) => outcome(TurnStatus::Completed, None),
-        Err(fault) => outcome(TurnStatus::Failed, Some(fault.0)),
+    match parts.core.append(Payload::NoticeShown { severity, text }) {
+        Ok(_) => outcome(parts, TurnStatus::Completed, None),
+        Err(fault) => outcome(parts, TurnStatus::Failed, Some(fault.0)),
     }
 }
 

@@ -128,6 +128,18 @@ impl Core {
         self.append_locked(&mut journal, payload)
     }
 
+    /// Appends what `make` derives from the state, if anything, with nothing in between.
+    pub(crate) fn append_if(
+        &self,
+        make: impl FnOnce(&SessionState) -> Option<Payload>,
+    ) -> Result<Option<Arc<Event>>, Fault> {
+        let mut journal = self.journal();
+        match make(&journal.state) {
+            Some(payload) => self.append_locked(&mut journal, payload).map(Some),
+            None => Ok(None),
+        }
+    }
+
     /// Appends what a call says, as long as the open turn owes its result. A call that was
     /// given up may still be at work; it says and changes nothing behind its result, let
     /// alone behind the end of the turn.

@@ -22,6 +22,7 @@ use crate::editor_slot::EditorSlot;
 use crate::error::EngineError;
 use crate::hooks::TurnHook;
 use crate::inbox::Inbox;
+use crate::job_watch::JobWatch;
 use crate::policy::SessionPolicy;
 use crate::session::{SessionHandle, SessionParts, Shared};
 use crate::settings::{Places, Settings};
@@ -231,7 +232,8 @@ impl Engine {
         })
         .await?;
         let id = core.id().clone();
-        let started = self.start(core, world, editor, &denied, table);
+        let jobs = JobWatch::new(Arc::clone(&core), Arc::clone(world.jobs()));
+        let started = self.start(core, world, editor, &denied, table, jobs);
         if started.is_err() {
             // Others took the room meanwhile: a refused session leaves nothing behind.
             let engine = self.clone();
@@ -317,7 +319,10 @@ impl Engine {
             Ok((engine.core(store, log, state), world, editor, denied))
         })
         .await?;
-        self.start(core, world, editor, &denied, self.own_table())
+        // Listens before it looks, so that nothing ends in between unheard.
+        let jobs = JobWatch::new(Arc::clone(&core), Arc::clone(world.jobs()));
+        jobs.adopt().await;
+        self.start(core, world, editor, &denied, self.own_table(), jobs)
     }
 
     /// A live session.
@@ -460,6 +465,7 @@ impl Engine {
         editor: Arc<EditorSlot>,
         denied: &DeniedFiles,
         (table, tools): (Arc<Table>, Arc<[terret_models::ToolSpec]>),
+        jobs: JobWatch,
     ) -> Result<SessionHandle, EngineError> {
         let settings = self.settings();
         let policy = Arc::new(SessionPolicy::new(
@@ -471,7 +477,10 @@ impl Engine {
         let judge = Pipeline {
             table,
             world: Arc::clone(&world),
-            journal: Arc::new(CallLog(Arc::clone(&core))),
+            journal: Arc::new(CallLog {
+                core: Arc::clone(&core),
+                jobs: Arc::clone(world.jobs()),
+            }),
             approver: Arc::new(NobodyAsked),
             policy: policy.shared(),
             hooks: self.0.call_hooks.clone(),
@@ -510,6 +519,7 @@ impl Engine {
             turn,
             world,
             editor,
+            jobs,
         });
         sessions.live.insert(core.id().clone(), session.clone());
         drop(sessions);

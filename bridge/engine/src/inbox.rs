@@ -4,11 +4,17 @@
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use tokio::sync::Notify;
+
 use crate::input::Input;
 
 /// The inbox of one session's agent.
 #[derive(Debug, Default)]
-pub(crate) struct Inbox(Mutex<State>);
+pub(crate) struct Inbox {
+    state: Mutex<State>,
+    /// Wakes a turn that is held.
+    pushed: Notify,
+}
 
 #[derive(Debug, Default)]
 struct State {
@@ -30,7 +36,20 @@ impl Inbox {
             return Err(input);
         }
         state.waiting.push_back(input);
+        drop(state);
+        self.pushed.notify_one();
         Ok(())
+    }
+
+    /// Waits until something waits here. Cancel-safe.
+    pub(crate) async fn filled(&self) {
+        loop {
+            let pushed = self.pushed.notified();
+            if !self.lock().waiting.is_empty() {
+                return;
+            }
+            pushed.await;
+        }
     }
 
     /// Leaves input for the next step, whether a turn runs or not.
@@ -73,6 +92,6 @@ impl Inbox {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -14,6 +14,8 @@ mod follow;
 pub mod hooks;
 mod inbox;
 pub mod input;
+mod job_commands;
+mod job_watch;
 mod jobs;
 mod options;
 mod policy;
@@ -32,10 +34,10 @@ pub use engine::{Engine, EngineParts};
 pub use error::{ApprovalError, EngineError, OptionError};
 pub use follow::Follower;
 pub use input::InputBlock;
-pub use jobs::{duration_words, ended_words};
+pub use jobs::{JobsTurn, command_words, duration_words, ended_words, outcome_of};
 pub use options::{OFFERED_MODES, Options, mode_description};
 pub use session::{PromptAnswer, SessionHandle};
-pub use settings::{Limits, Places, Settings};
+pub use settings::{JobSettings, Limits, Places, Settings};
 pub use status::{AgentStatus, TurnOutcome};
 
 #[cfg(test)]

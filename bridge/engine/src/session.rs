@@ -13,6 +13,7 @@ use terret_log::{Payload, SessionId, SessionState, Severity, TurnStatus};
 use terret_tools::call::Fault;
 use terret_tools::world::World;
 use terret_tools::world::editor::EditorFiles;
+use terret_tools::world::jobs::Jobs;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 
@@ -23,6 +24,8 @@ use crate::editor_slot::EditorSlot;
 use crate::error::{ApprovalError, EngineError, OptionError};
 use crate::follow::Follower;
 use crate::input::{Claim, Input, InputBlock};
+use crate::job_commands;
+use crate::job_watch::JobWatch;
 use crate::options;
 use crate::policy::SessionPolicy;
 use crate::settings::Settings;
@@ -53,6 +56,7 @@ pub(crate) struct SessionParts {
     pub turn: TurnParts,
     pub world: Arc<World>,
     pub editor: Arc<EditorSlot>,
+    pub jobs: JobWatch,
 }
 
 /// The answer that a prompt will get.
@@ -90,8 +94,12 @@ impl SessionHandle {
             commands,
             task: Mutex::new(None),
         };
+        let mut job_watch = JoinSet::new();
+        job_watch.spawn(parts.jobs.run());
         let task = SessionTask {
+            jobs: Arc::clone(session.world.jobs()),
             parts: turn,
+            _job_watch: job_watch,
             mailbox,
             turn: JoinSet::new(),
             running: None,
@@ -333,7 +341,9 @@ impl SessionHandle {
             tracing::error!(%error, "a session's task did not end well");
         }
         // Dropping the turn asks its processes to end; only this waits until they are gone.
-        self.0.world.shutdown().await;
+        let (world, jobs) = (&self.0.world, self.0.world.jobs());
+        tokio::join!(world.shutdown(), jobs.close());
+        JobWatch::settle(&self.0.core, jobs.as_ref()).await;
         if let Err(error) = self.0.core.syncer().sync().await {
             tracing::error!(%error, "a session's log could not be made durable");
         }
@@ -370,7 +380,10 @@ impl PromptAnswer {
 
 /// The session's task.
 struct SessionTask {
+    jobs: Arc<dyn Jobs>,
     parts: Arc<TurnParts>,
+    /// Follows the jobs as long as the session lives.
+    _job_watch: JoinSet<()>,
     mailbox: mpsc::Receiver<Command>,
     turn: JoinSet<Result<TurnOutcome, Fault>>,
     running: Option<Running>,
@@ -431,8 +444,19 @@ impl SessionTask {
 
     fn prompt(&mut self, input: Input, answer: oneshot::Sender<TurnOutcome>) {
         if let Some(command) = commands::parse(input.first_text()) {
-            let outcome = commands::run(&self.parts, &command, input.first_text());
-            let _gone = answer.send(outcome);
+            let text = input.first_text().to_owned();
+            let Some(job_command) = job_commands::of(&command) else {
+                let outcome = commands::run(&self.parts, &command, &text);
+                let _gone = answer.send(outcome);
+                return;
+            };
+            let (parts, jobs) = (Arc::clone(&self.parts), Arc::clone(&self.jobs));
+            // Ending a job takes its grace, and this task waits for nothing.
+            while self.housekeeping.try_join_next().is_some() {}
+            self.housekeeping.spawn(async move {
+                let said = job_commands::run(&parts, jobs.as_ref(), &job_command).await;
+                let _gone = answer.send(commands::log(&parts, &text, said));
+            });
             return;
         }
         let Some(running) = &mut self.running else {

@@ -6,6 +6,8 @@ use std::path::PathBuf;
 use terret_models::{ModelName, ThinkingLevel};
 use terret_tools::mode::Mode;
 
+use crate::jobs::JobsTurn;
+
 /// Where an engine keeps its state. All of it is out of the reach of tools.
 #[derive(Debug, Clone)]
 pub struct Places {
@@ -31,12 +33,20 @@ pub struct Settings {
     /// Allow, ask and deny rules of the user's own layer.
     pub rules: Vec<terret_tools::rules::Rule>,
     pub limits: Limits,
+    pub jobs: JobSettings,
     /// Names of environment variables that commands may see though they look like secrets.
     pub environment_allow: Vec<String>,
     /// Names of environment variables that hold keys of ours, whatever they look like.
     pub environment_hide: Vec<String>,
     /// Text that is added to the system prompt.
     pub instructions: Option<String>,
+}
+
+/// How jobs are kept and waited for. What bounds a job is fixed when its session is made
+/// or opened.
+#[derive(Debug, Clone, Default)]
+pub struct JobSettings {
+    pub turn: JobsTurn,
 }
 
 /// Bounds of an engine.

@@ -8,7 +8,7 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
 use futures::FutureExt as _;
-use terret_log::{OwedCall, Payload, StepUsage, TurnStatus};
+use terret_log::{HistoryRole, OwedCall, Part, Payload, SessionState, StepUsage, TurnStatus};
 use terret_tools::call::{Answer, Approver as _, Call, Fault, Question, Stage};
 use terret_tools::definition::Kind;
 use terret_tools::pipeline::Pipeline;
@@ -19,6 +19,7 @@ use crate::core::Core;
 use crate::hooks::TurnHook;
 use crate::inbox::Inbox;
 use crate::input::{Claim, Input};
+use crate::jobs::{JobsTurn, told_event};
 use crate::policy::SessionPolicy;
 use crate::status::{AgentStatus, TurnOutcome};
 use crate::step::{Models, StepEnd};
@@ -161,6 +162,12 @@ async fn resume_steps(parts: &TurnParts, stop: &Stop) -> Result<Ended, Fault> {
     }
     tracing::info!(session = %core.id(), start, steps_begun, "a turn was resumed");
     if stop.token.is_cancelled() {
+        return Ok(Ended::with(TurnStatus::Cancelled));
+    }
+    // What was held before the crash is held again; there is nothing to ask the model.
+    if parts.policy.settings().jobs.turn == JobsTurn::Hold
+        && let Held::Cancelled = hold(parts, stop).await
+    {
         return Ok(Ended::with(TurnStatus::Cancelled));
     }
     steps(parts, None, &mut steps_begun, stop).await
@@ -309,12 +316,20 @@ async fn steps(
             n: *step,
             model: provider.name.to_string(),
         })?;
+        // One line for all jobs that ended since the last request, before what a person
+        // wrote, which is to be answered (R023).
+        core.append_if(told_event)?;
         for input in claim {
             core.append(input.into_payload())?;
         }
         let end = crate::step::run(parts, &provider, &stop.token).await?;
+        let answered = matches!(end, StepEnd::Answered { .. });
         let (ended, usage) = after_step(parts, end, stop).await?;
         core.append(Payload::StepEnd { n: *step, usage })?;
+        let ended = match ended {
+            None if answered => answer_ends(parts, stop).await,
+            ended => ended,
+        };
         if let Some(ended) = ended {
             return Ok(ended);
         }
@@ -337,16 +352,7 @@ async fn after_step(
             parts.pipeline.run_calls(calls, &stop.token).await?;
             Ok((cancelled(), usage))
         }
-        StepEnd::Answered { usage } => {
-            let ended = cancelled().or_else(|| {
-                // Input that came during the last step is answered in this turn (check 45).
-                parts
-                    .inbox
-                    .close_if_empty()
-                    .then(|| Ended::with(TurnStatus::Completed))
-            });
-            Ok((ended, usage))
-        }
+        StepEnd::Answered { usage } => Ok((cancelled(), usage)),
         StepEnd::OutputLimit { usage } => Ok((
             cancelled().or(Some(Ended::with(TurnStatus::OutputLimit))),
             usage,
@@ -355,6 +361,86 @@ async fn after_step(
         StepEnd::Cancelled { usage } => Ok((Some(Ended::with(TurnStatus::Cancelled)), usage)),
         StepEnd::Failed { reason } => Ok((Some(Ended::failed(reason)), None)),
     }
+}
+
+/// What an answer without calls means for the turn: its end, unless input came during the
+/// last step, which is answered in this turn (check 45), or a job is waited for.
+async fn answer_ends(parts: &TurnParts, stop: &Stop) -> Option<Ended> {
+    if parts.policy.settings().jobs.turn == JobsTurn::Hold {
+        match hold(parts, stop).await {
+            Held::Nothing => {}
+            Held::GoesOn => return None,
+            Held::Cancelled => return Some(Ended::with(TurnStatus::Cancelled)),
+        }
+    }
+    parts
+        .inbox
+        .close_if_empty()
+        .then(|| Ended::with(TurnStatus::Completed))
+}
+
+/// How a hold came to its end.
+enum Held {
+    /// There was nothing to hold the turn for.
+    Nothing,
+    /// A job ended, or a prompt came.
+    GoesOn,
+    Cancelled,
+}
+
+/// Keeps the turn open, without a request, until a job that the last message names has
+/// ended. A prompt that comes meanwhile ends the hold (`design.md §4 Jobs`).
+async fn hold(parts: &TurnParts, stop: &Stop) -> Held {
+    let core = &parts.core;
+    let mut seq = core.watch_seq();
+    let named = core.state(named_jobs);
+    if named.is_empty() {
+        return Held::Nothing;
+    }
+    tracing::debug!(session = %core.id(), "the turn is held for a job");
+    loop {
+        seq.borrow_and_update();
+        let over = core.state(|state| {
+            named
+                .iter()
+                .any(|id| state.jobs.get(id).is_none_or(|job| job.end.is_some()))
+        });
+        if over {
+            return Held::GoesOn;
+        }
+        tokio::select! {
+            biased;
+            () = stop.token.cancelled() => return Held::Cancelled,
+            () = parts.inbox.filled() => return Held::GoesOn,
+            // The log outlives its turns.
+            _ = seq.changed() => {}
+        }
+    }
+}
+
+/// The jobs that the last message names and of whose end the model knows nothing.
+fn named_jobs(state: &SessionState) -> Vec<String> {
+    let Some(message) = state
+        .history
+        .messages()
+        .last()
+        .filter(|message| message.role == HistoryRole::Assistant)
+    else {
+        return Vec::new();
+    };
+    let says = |id: &str| {
+        message
+            .parts
+            .iter()
+            .any(|part| matches!(part, Part::Text { text } if text.contains(id)))
+    };
+    state
+        .jobs
+        .running()
+        .chain(state.jobs.untold())
+        .filter(|job| says(&job.id))
+        .map(|job| job.id.clone())
+        .collect()
 }
 
 const BROKEN_HOOK: &str = "a hook before the step broke with an internal error; this is a defect of Terret or of the hook";

@@ -12,8 +12,8 @@ use terret_engine::room::tools::mode::Mode;
 use terret_engine::room::tools::pipeline::CallHook;
 use terret_engine::room::tools::table::Table;
 use terret_engine::{
-    AgentStatus, Decision, Engine, EngineParts, InputBlock, Limits, Places, SessionHandle,
-    Settings, TurnOutcome,
+    AgentStatus, Decision, Engine, EngineParts, InputBlock, JobSettings, Limits, Places,
+    SessionHandle, Settings, TurnOutcome,
 };
 
 /// Longer than anything a test waits for; reaching it is a failure, never a pass.
@@ -45,6 +45,7 @@ impl Harness {
                 floor: Floor::default().patterns().to_vec(),
                 rules: Vec::new(),
                 limits: Limits::default(),
+                jobs: JobSettings::default(),
                 environment_allow: Vec::new(),
                 environment_hide: Vec::new(),
                 instructions: None,

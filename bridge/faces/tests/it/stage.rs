@@ -13,7 +13,7 @@ use terret_engine::room::tools::call::{CallContext, Failure, Output, Tool};
 use terret_engine::room::tools::definition::{Approval, Concurrency, Definition, Kind, Replay};
 use terret_engine::room::tools::mode::Mode;
 use terret_engine::room::tools::table::Table;
-use terret_engine::{Engine, EngineParts, Limits, Places, Settings};
+use terret_engine::{Engine, EngineParts, JobSettings, Limits, Places, Settings};
 use terret_faces::acp::{self, FaceSettings};
 use terret_fixtures::{
     EditorError, EditorOptions, Frame, Script, ScriptedEditor, Transcript, Workspace, invariants,
@@ -94,6 +94,7 @@ pub(crate) fn engine(workspace: &Workspace, setting: &Setting, gate: &Arc<Semaph
             floor: vec!["*".into()],
             rules: Vec::new(),
             limits: Limits::default(),
+            jobs: JobSettings::default(),
             environment_allow: Vec::new(),
             environment_hide: Vec::new(),
             instructions: None,

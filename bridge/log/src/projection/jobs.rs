@@ -192,6 +192,19 @@ impl Jobs {
         self.get(id).is_some_and(|job| job.collected_out)
     }
 
+    /// The jobs that the result of this call, once logged, collects to their ends.
+    pub fn collecting_out(&self, call: &str) -> Vec<String> {
+        self.collecting
+            .get(call)
+            .map(|all| {
+                all.iter()
+                    .filter(|one| one.ended)
+                    .map(|one| one.id.clone())
+                    .collect()
+            })
+            .unwrap_or_default()
+    }
+
     fn start(&mut self, record: JobRecord) {
         let id = record.id.clone();
         if self.records.contains_key(&id) {
