@@ -46,6 +46,8 @@ pub(crate) enum Command {
     Sessions(SessionsCommand),
     /// Show and decide what waits for a person
     Inbox(InboxArgs),
+    /// List, read and stop background jobs
+    Jobs(JobsArgs),
     /// Check this installation and say what works
     Doctor,
     /// Store and list the keys of model providers
@@ -160,6 +162,38 @@ pub(crate) enum InboxCommand {
         /// Why, for the model to read
         #[arg(long)]
         reason: Option<String>,
+    },
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct JobsArgs {
+    #[command(subcommand)]
+    pub command: Option<JobsCommand>,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum JobsCommand {
+    /// List the jobs of all sessions, oldest first
+    List {
+        /// Print a line of JSON for each
+        #[arg(long)]
+        json: bool,
+    },
+    /// Print the end of a job's output
+    Tail {
+        /// The job: its id, or the beginning of just one
+        id: String,
+        /// Bytes of output to begin with
+        #[arg(long, default_value_t = 8192, value_name = "BYTES")]
+        bytes: u64,
+        /// Go on until the job ends
+        #[arg(long, short)]
+        follow: bool,
+    },
+    /// End a job with all that came from it
+    Stop {
+        /// The job: its id, or the beginning of just one
+        id: String,
     },
 }
 

@@ -6,5 +6,6 @@ pub(crate) mod config;
 pub(crate) mod demo;
 pub(crate) mod doctor;
 pub(crate) mod inbox;
+pub(crate) mod jobs;
 pub(crate) mod run;
 pub(crate) mod sessions;

@@ -23,6 +23,7 @@ pub(crate) struct Config {
     pub instructions: Option<String>,
     #[serde(rename = "loop")]
     pub turn_loop: LoopConfig,
+    pub jobs: JobsConfig,
     pub policy: PolicyConfig,
     pub environment: EnvironmentConfig,
     pub redact: RedactConfig,
@@ -38,6 +39,26 @@ pub(crate) struct LoopConfig {
     pub max_steps: Option<u32>,
     pub ask_after_steps: Option<u32>,
     pub max_output: Option<u32>,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct JobsConfig {
+    /// `end` or `hold`: whether a turn waits for a job that the model's answer names.
+    pub turn: Option<TurnConfig>,
+    /// Jobs of a session at once.
+    pub max: Option<usize>,
+    /// Bytes of one job's output that are kept.
+    pub spool: Option<u64>,
+    /// Seconds that a job goes on while no Terret is there for it.
+    pub orphan_grace: Option<u64>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum TurnConfig {
+    End,
+    Hold,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]

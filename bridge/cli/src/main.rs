@@ -126,6 +126,10 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
             command::inbox::run(&setup.paths, &environment, args.command, &mut out)?;
             finish(out)
         }
+        Command::Jobs(args) => {
+            command::jobs::run(&setup.paths, &environment, args.command, &mut out)?;
+            finish(out)
+        }
         Command::Doctor => {
             let healthy = command::doctor::run(&setup, &environment, log_problem, &mut out)?;
             finish(out)?;
@@ -151,7 +155,7 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
 fn needs_no_config(command: &Command) -> bool {
     matches!(
         command,
-        Command::Sessions(_) | Command::Inbox(_) | Command::Demo(_)
+        Command::Sessions(_) | Command::Inbox(_) | Command::Jobs(_) | Command::Demo(_)
     )
 }
 

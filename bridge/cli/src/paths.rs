@@ -66,6 +66,11 @@ impl Paths {
         self.config.join("config.toml")
     }
 
+    /// The folder of all jobs, as the engine keeps them.
+    pub(crate) fn jobs(&self) -> PathBuf {
+        self.state.join("jobs")
+    }
+
     /// What no tool may reach.
     pub(crate) fn denied(&self) -> Vec<PathBuf> {
         vec![

@@ -1,5 +1,7 @@
 //! From config and environment to an engine's parts.
 
+use std::time::Duration;
+
 use secrecy::{ExposeSecret as _, SecretString};
 use terret_engine::room::log::{Scrubber, SystemClock};
 use terret_engine::room::models::{
@@ -9,7 +11,7 @@ use terret_engine::room::tools::floor::Floor;
 use terret_engine::room::tools::mode::Mode;
 use terret_engine::room::tools::rules::{Effect, Rule, Scope};
 use terret_engine::room::tools::table::Table;
-use terret_engine::{EngineParts, Limits, Places, Settings};
+use terret_engine::{EngineParts, JobSettings, JobsTurn, Limits, Places, Settings};
 
 use crate::config::{self, Config, ConfigError, Origin};
 use crate::credentials::{self, CredentialsFile, Lock, MASTER, StoredKey};
@@ -120,6 +122,7 @@ impl Setup {
             None => Mode::Ask,
         };
         let defaults = Limits::default();
+        let jobs = JobSettings::default();
         let loops = &config.turn_loop;
         Ok(Settings {
             model,
@@ -136,6 +139,18 @@ impl Setup {
                 max_steps: loops.max_steps.unwrap_or(defaults.max_steps),
                 ask_after_steps: loops.ask_after_steps.unwrap_or(defaults.ask_after_steps),
                 max_output: loops.max_output,
+            },
+            jobs: JobSettings {
+                turn: match config.jobs.turn {
+                    Some(config::TurnConfig::Hold) => JobsTurn::Hold,
+                    Some(config::TurnConfig::End) | None => JobsTurn::End,
+                },
+                max: config.jobs.max.unwrap_or(jobs.max),
+                spool: config.jobs.spool.unwrap_or(jobs.spool),
+                orphan_grace: config
+                    .jobs
+                    .orphan_grace
+                    .map_or(jobs.orphan_grace, Duration::from_secs),
             },
             environment_allow: config.environment.allow.clone(),
             environment_hide: self.key_variables(environment),

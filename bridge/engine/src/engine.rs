@@ -12,6 +12,7 @@ use terret_models::Registry;
 use terret_tools::call::Tool;
 use terret_tools::pipeline::{CallHook, Pipeline};
 use terret_tools::table::Table;
+use terret_tools::world::jobs::{JobsSettings, listing};
 use terret_tools::world::{Environment, World, WorldSettings};
 
 use crate::approvals::{Approvals, NobodyAsked};
@@ -362,7 +363,8 @@ impl Engine {
         }
     }
 
-    /// Deletes a session and the outputs of its commands; one that does not exist counts as deleted (`ACP session/delete`).
+    /// Deletes a session with its jobs and the outputs of its commands; one that does not
+    /// exist counts as deleted (`ACP session/delete`).
     ///
     /// # Errors
     /// When another process holds it, or its files cannot be removed.
@@ -375,6 +377,15 @@ impl Engine {
         let (engine, id) = (self.clone(), id.clone());
         blocking(move || {
             engine.store()?.delete(&id)?;
+            // Also those of a session that no engine had open, and those to be kept: with
+            // their session nobody knows of them any more.
+            let jobs = engine.0.places.jobs().join(id.as_str());
+            listing::discard(&jobs).map_err(|error| {
+                EngineError::Fault(format!(
+                    "the session is deleted, but not its jobs in `{}`: {error}",
+                    text(&jobs)
+                ))
+            })?;
             // What its commands said is as private as the session was.
             let outputs = engine.0.places.scratch.join(id.as_str());
             terret_tools::world::discard(&outputs).map_err(|error| {
@@ -552,6 +563,13 @@ impl Engine {
             scratch: self.0.places.scratch.join(id.as_str()),
             denied: self.0.places.denied.clone(),
             editor: Some(Arc::clone(editor) as _),
+            jobs: Some(JobsSettings {
+                limit: settings.jobs.max,
+                spool: settings.jobs.spool,
+                total: settings.jobs.spool.saturating_mul(settings.jobs.max as u64),
+                orphan_grace: settings.jobs.orphan_grace,
+                ..JobsSettings::new(self.0.places.jobs().join(id.as_str()))
+            }),
             hooks: vec![Arc::clone(denied) as _],
             environment: Environment {
                 keep: settings.environment_allow.clone(),

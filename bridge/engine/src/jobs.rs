@@ -101,6 +101,7 @@ pub(crate) fn progress_event(state: &SessionState, job: &Job) -> Option<Payload>
         call_id: record.call_id.clone(),
         tail: job.tail.clone(),
         written: job.written,
+        notes: notes(job),
     })
 }
 
@@ -115,6 +116,7 @@ pub(crate) fn ended_event(state: &SessionState, job: &Job) -> Option<Payload> {
         written: job.written,
         dropped: job.dropped,
         tail: job.tail.clone(),
+        notes: notes(job),
     })
 }
 
@@ -131,6 +133,7 @@ pub(crate) fn lost_event(state: &SessionState, id: &str, reason: &str) -> Option
         written: 0,
         dropped: 0,
         tail: String::new(),
+        notes: Vec::new(),
     })
 }
 
@@ -171,6 +174,10 @@ pub(crate) fn told_event(state: &SessionState) -> Option<Payload> {
         blocks: Vec::new(),
         source: InjectedBy::Jobs,
     })
+}
+
+fn notes(job: &Job) -> Vec<String> {
+    job.notes.iter().map(ToString::to_string).collect()
 }
 
 fn running<'a>(state: &'a SessionState, id: &str) -> Option<&'a JobRecord> {

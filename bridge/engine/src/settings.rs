@@ -2,16 +2,18 @@
 //! read from the environment.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use terret_models::{ModelName, ThinkingLevel};
 use terret_tools::mode::Mode;
+use terret_tools::world::jobs;
 
 use crate::jobs::JobsTurn;
 
 /// Where an engine keeps its state. All of it is out of the reach of tools.
 #[derive(Debug, Clone)]
 pub struct Places {
-    /// Session logs, blobs and the index.
+    /// Session logs, blobs, the index and what is kept of jobs.
     pub state: PathBuf,
     /// Full outputs of commands that were cut, by session.
     pub scratch: PathBuf,
@@ -42,11 +44,35 @@ pub struct Settings {
     pub instructions: Option<String>,
 }
 
-/// How jobs are kept and waited for. What bounds a job is fixed when its session is made
-/// or opened.
-#[derive(Debug, Clone, Default)]
+/// How jobs are kept and waited for. What bounds a job holds from the next making or
+/// opening of its session on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct JobSettings {
     pub turn: JobsTurn,
+    /// Jobs of a session, those that ended and were not collected included (check 150).
+    pub max: usize,
+    /// Bytes of one job's output that are kept on the disk.
+    pub spool: u64,
+    /// Running time that a job goes on while no Terret is there for it.
+    pub orphan_grace: Duration,
+}
+
+impl Default for JobSettings {
+    fn default() -> Self {
+        Self {
+            turn: JobsTurn::End,
+            max: jobs::LIMIT,
+            spool: jobs::SPOOL,
+            orphan_grace: jobs::ORPHAN_GRACE,
+        }
+    }
+}
+
+impl Places {
+    /// The folder of all jobs, in folders named as their sessions; as private as the logs.
+    pub fn jobs(&self) -> PathBuf {
+        self.state.join("jobs")
+    }
 }
 
 /// Bounds of an engine.

@@ -164,6 +164,9 @@ pub enum Payload {
         tail: String,
         /// Bytes that it wrote so far.
         written: u64,
+        /// What should be known of it besides, such as that its output fills its room.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        notes: Vec<String>,
     },
     /// Ours: the result of `call_id` will hold the job's output up to the byte `upto`,
     /// and its end when `ended`. It takes effect when that result is logged, so a crash
@@ -192,6 +195,9 @@ pub enum Payload {
         /// Its last lines.
         #[serde(default, skip_serializing_if = "String::is_empty")]
         tail: String,
+        /// As for `job/progress`.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        notes: Vec<String>,
     },
 
     // --- permissions -------------------------------------------------------

@@ -1,7 +1,7 @@
 //! `terret config`: every setting with its value and where it comes from.
 
-use terret_engine::Limits;
 use terret_engine::room::models::Kind;
+use terret_engine::{JobsTurn, Limits};
 
 use crate::args::ConfigCommand;
 use crate::config::Origin;
@@ -107,6 +107,30 @@ fn show(setup: &Setup, environment: &dyn Environment, out: &mut Output) -> anyho
             .max_output
             .map_or_else(|| "the provider's".to_owned(), |tokens| tokens.to_string()),
         origin(loops.max_output.is_some()),
+    )?;
+    let (jobs, given) = (settings.jobs, &config.jobs);
+    row(
+        "jobs.turn",
+        quoted(match jobs.turn {
+            JobsTurn::End => "end",
+            JobsTurn::Hold => "hold",
+        }),
+        origin(given.turn.is_some()),
+    )?;
+    row(
+        "jobs.max",
+        jobs.max.to_string(),
+        origin(given.max.is_some()),
+    )?;
+    row(
+        "jobs.spool",
+        jobs.spool.to_string(),
+        origin(given.spool.is_some()),
+    )?;
+    row(
+        "jobs.orphan_grace",
+        jobs.orphan_grace.as_secs().to_string(),
+        origin(given.orphan_grace.is_some()),
     )?;
     let policy = &config.policy;
     row(

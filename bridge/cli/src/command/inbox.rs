@@ -89,12 +89,7 @@ async fn decide(
     reason: Option<String>,
     out: &mut Output,
 ) -> anyhow::Result<()> {
-    if environment.var(INSIDE).is_some() {
-        bail!(
-            "this runs inside one of the agent's own commands, which may not decide about the agent; \
-             use another terminal"
-        );
-    }
+    refuse_inside(environment)?;
     let waiting = waiting(paths).await?;
     let named: Vec<&(ControlClient, PendingItem)> = waiting
         .iter()
@@ -133,6 +128,17 @@ async fn decide(
         VerdictWord::Reject => ("rejected", ""),
     };
     out.line(format!("{done}: {}{but}", printable(&item.title)))?;
+    Ok(())
+}
+
+/// Nobody approves themselves, nor steers what others of the agent do.
+pub(super) fn refuse_inside(environment: &dyn Environment) -> anyhow::Result<()> {
+    if environment.var(INSIDE).is_some() {
+        bail!(
+            "this runs inside one of the agent's own commands, which may not decide about the agent; \
+             use another terminal"
+        );
+    }
     Ok(())
 }
 

@@ -131,6 +131,7 @@ pub(crate) fn job(n: u8, state: JobState) -> Job {
         ran_for: 3_200,
         written: 10,
         dropped: 0,
+        notes: Vec::new(),
         tail: format!("line of {n}"),
     }
 }

@@ -14,6 +14,8 @@ use crate::text::{back, ends, fenced, line, plain};
 const TAIL: usize = 4 * 1024;
 /// Of the result of the call that started it.
 const RESULT: usize = 8 * 1024;
+/// Characters of a note.
+const NOTE: usize = 300;
 /// Characters of a command in a notice.
 const COMMAND: usize = 80;
 
@@ -28,6 +30,7 @@ pub(crate) struct Ended<'a> {
     pub written: u64,
     pub dropped: u64,
     pub tail: &'a str,
+    pub notes: &'a [String],
 }
 
 /// The call has its result, and the job goes on.
@@ -40,10 +43,17 @@ pub(crate) fn goes_on(id: &str, result: &str) -> v1::SessionUpdate {
 }
 
 /// The last lines of a job that runs, in the place of what the card showed.
-pub(crate) fn progress(id: &str, job: &str, tail: &str, written: u64) -> v1::SessionUpdate {
+pub(crate) fn progress(
+    id: &str,
+    job: &str,
+    tail: &str,
+    written: u64,
+    notes: &[String],
+) -> v1::SessionUpdate {
     let mut contents = lines(tail);
     contents.push(text_content(&format!(
-        "`{job}` runs; {written} bytes of output so far."
+        "`{job}` runs; {written} bytes of output so far.{}",
+        said(notes)
     )));
     running(id, contents)
 }
@@ -56,10 +66,11 @@ pub(crate) fn end(id: &str, ended: &Ended<'_>) -> v1::SessionUpdate {
         dropped => format!(", {dropped} of them not kept"),
     };
     contents.push(text_content(&format!(
-        "`{}` {}; {} bytes of output{missing}.",
+        "`{}` {}; {} bytes of output{missing}.{}",
         ended.job,
         line(&ended_words(ended.outcome, ended.ran_for), 500),
-        ended.written
+        ended.written,
+        said(ended.notes)
     )));
     let fields = v1::ToolCallUpdateFields::new()
         .status(status(ended.outcome))
@@ -103,6 +114,14 @@ fn running(id: &str, contents: Vec<v1::ToolCallContent>) -> v1::SessionUpdate {
         .status(v1::ToolCallStatus::InProgress)
         .content(contents);
     update(id, fields)
+}
+
+/// What should be known of a job besides, behind what is said of it.
+fn said(notes: &[String]) -> String {
+    notes
+        .iter()
+        .map(|note| format!(" Note: {}.", line(note, NOTE)))
+        .collect()
 }
 
 fn lines(tail: &str) -> Vec<v1::ToolCallContent> {

@@ -177,7 +177,12 @@ impl View {
                 job,
                 tail,
                 written,
-            } => self.job_progress(&id, &job, &tail, written),
+                notes,
+            } => {
+                if self.announce(&id) {
+                    self.update(job_card::progress(&id, &job, &tail, written, &notes));
+                }
+            }
             EditorItem::JobEnded {
                 id,
                 job,
@@ -187,6 +192,7 @@ impl View {
                 written,
                 dropped,
                 tail,
+                notes,
             } => self.job_ended(
                 &id,
                 &Ended {
@@ -197,6 +203,7 @@ impl View {
                     written,
                     dropped,
                     tail: &tail,
+                    notes: &notes,
                 },
             ),
             EditorItem::ApprovalRequested {
@@ -503,12 +510,6 @@ impl View {
         if shown && self.phase == Phase::Replay {
             let update = card.start(id);
             self.update(update);
-        }
-    }
-
-    fn job_progress(&mut self, id: &str, job: &str, tail: &str, written: u64) {
-        if self.announce(id) {
-            self.update(job_card::progress(id, job, tail, written));
         }
     }
 

@@ -75,8 +75,9 @@ fn samples() -> Vec<(&'static str, Value, Value)> {
             json!({"id": "j", "call_id": "c", "command": "make", "description": "d", "keep": true}),
             json!({"id": "j", "call_id": "c", "command": "make"}),
         ),
-        same(
+        (
             "job/progress",
+            json!({"id": "j", "call_id": "c", "tail": "x", "written": 1, "notes": ["n"]}),
             json!({"id": "j", "call_id": "c", "tail": "x", "written": 1}),
         ),
         (
@@ -87,7 +88,7 @@ fn samples() -> Vec<(&'static str, Value, Value)> {
         (
             "job/ended",
             json!({"id": "j", "call_id": "c", "outcome": {"how": "exited", "status": 1}, "ran_for": 1,
-                   "written": 2, "dropped": 1, "tail": "x"}),
+                   "written": 2, "dropped": 1, "tail": "x", "notes": ["n"]}),
             json!({"id": "j", "call_id": "c", "outcome": {"how": "stopped"}, "ran_for": 1, "written": 2}),
         ),
         (

@@ -296,6 +296,7 @@ fn apply_job(transaction: &Transaction<'_>, id: &str, event: &Event) -> rusqlite
             call_id,
             tail,
             written,
+            ..
         } => transaction
             .prepare_cached(
                 "UPDATE jobs SET tail = ?4, written = ?5
@@ -311,6 +312,7 @@ fn apply_job(transaction: &Transaction<'_>, id: &str, event: &Event) -> rusqlite
             written,
             dropped,
             tail,
+            ..
         } => transaction
             .prepare_cached(
                 "UPDATE jobs SET outcome = ?4, ended_at = ?5, ran_for = ?6, written = ?7, dropped = ?8, tail = ?9

@@ -68,6 +68,7 @@ pub enum EditorItem {
         job: String,
         tail: String,
         written: u64,
+        notes: Vec<String>,
     },
     /// The job of a call is over, and with it the call's card.
     JobEnded {
@@ -80,6 +81,7 @@ pub enum EditorItem {
         written: u64,
         dropped: u64,
         tail: String,
+        notes: Vec<String>,
     },
     ApprovalRequested {
         id: String,
@@ -182,7 +184,7 @@ struct Job {
     id: String,
     command: String,
     /// In a replay: its last lines and how much it wrote, shown if it still runs.
-    held: Option<(String, u64)>,
+    held: Option<(String, u64, Vec<String>)>,
 }
 
 impl EditorFold {
@@ -394,15 +396,17 @@ impl EditorFold {
                 call_id,
                 tail,
                 written,
+                notes,
             } => match self.jobs.get_mut(call_id).filter(|job| job.id == *id) {
                 Some(job) if self.mode == Mode::Replay => {
-                    job.held = Some((tail.clone(), *written));
+                    job.held = Some((tail.clone(), *written, notes.clone()));
                 }
                 Some(_) => out.push(EditorItem::JobProgress {
                     id: call_id.clone(),
                     job: id.clone(),
                     tail: tail.clone(),
                     written: *written,
+                    notes: notes.clone(),
                 }),
                 None => {}
             },
@@ -414,6 +418,7 @@ impl EditorFold {
                 written,
                 dropped,
                 tail,
+                notes,
             } => {
                 if self.jobs.get(call_id).is_none_or(|job| job.id != *id) {
                     return;
@@ -430,12 +435,13 @@ impl EditorFold {
                     written: *written,
                     dropped: *dropped,
                     tail: tail.clone(),
+                    notes: notes.clone(),
                 });
             }
             // The copy has the log and not the processes.
             Payload::SessionForked { .. } => {
                 for (id, job) in std::mem::take(&mut self.jobs) {
-                    let (tail, written) = job.held.unwrap_or_default();
+                    let (tail, written, notes) = job.held.unwrap_or_default();
                     out.push(EditorItem::JobEnded {
                         id,
                         job: job.id,
@@ -447,6 +453,7 @@ impl EditorFold {
                         written,
                         dropped: 0,
                         tail,
+                        notes,
                     });
                 }
             }
@@ -458,12 +465,13 @@ impl EditorFold {
     pub fn finish(&mut self, out: &mut Vec<EditorItem>) {
         self.finish_turn(out);
         for (id, job) in &mut self.jobs {
-            if let Some((tail, written)) = job.held.take() {
+            if let Some((tail, written, notes)) = job.held.take() {
                 out.push(EditorItem::JobProgress {
                     id: id.clone(),
                     job: job.id.clone(),
                     tail,
                     written,
+                    notes,
                 });
             }
         }

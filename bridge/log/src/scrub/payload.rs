@@ -103,6 +103,7 @@ fn walk(rules: &Rules, payload: &mut Payload) {
             call_id: _,
             tail,
             written: _,
+            notes,
         }
         | Payload::JobEnded {
             id: _,
@@ -112,7 +113,9 @@ fn walk(rules: &Rules, payload: &mut Payload) {
             written: _,
             dropped: _,
             tail,
+            notes,
         } => {
+            notes.iter_mut().for_each(|note| text(rules, note));
             // It begins, and while the job runs also ends, at any place of the output.
             if let Cow::Owned(clean) = rules.excerpt(tail) {
                 *tail = clean;

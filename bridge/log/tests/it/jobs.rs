@@ -23,6 +23,7 @@ fn progress(id: &str, call_id: &str, tail: &str) -> Payload {
         call_id: call_id.to_owned(),
         tail: tail.to_owned(),
         written: tail.len() as u64,
+        notes: Vec::new(),
     }
 }
 
@@ -35,6 +36,7 @@ fn ended(id: &str, call_id: &str, status: i32) -> Payload {
         written: 7,
         dropped: 2,
         tail: "last".to_owned(),
+        notes: Vec::new(),
     }
 }
 
