@@ -17,6 +17,7 @@ mod demo;
 mod ending;
 mod environment;
 mod inbox;
+mod jobs;
 mod run;
 mod secrets;
 mod sessions;
