@@ -18,10 +18,13 @@
 //! before the line that follows it and takes no number of its own. Text goes out in pieces
 //! of `chunk` characters (16) with `delay_ms` between them, and after `cut_after`
 //! characters of output the stream breaks off. `args` that is a string is sent as the
-//! model's own raw text, which may be no JSON. A call without `id` is given one.
+//! model's own raw text, which may be no JSON. A call without `id` is given one. `{{1}}` in
+//! `say` and in `args` stands for what the first group of `match` found, such as the id that
+//! a result named; `{{2}}` for the second one's, and so on.
 
 mod script;
 
+use std::borrow::Cow;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -136,7 +139,7 @@ impl Provider for Scripted {
                     async move { picked }
                 })
                 .await?;
-            play(answer, &request.conversation, &emit).await
+            play(&answer, &request.conversation, &emit).await
         })
     }
 }
@@ -186,7 +189,7 @@ fn whole_text(message: &Message) -> String {
 
 impl Inner {
     /// The answer to a request, or the failure that its line tells.
-    fn pick(&self, asked: &Asked) -> Result<&Answer, Failure> {
+    fn pick(&self, asked: &Asked) -> Result<Cow<'_, Answer>, Failure> {
         let fitting = || {
             self.lines.iter().zip(&self.failed).filter(|(line, _)| {
                 line.agent
@@ -198,18 +201,23 @@ impl Inner {
             let Some(pattern) = &line.pattern else {
                 continue;
             };
-            if !pattern.is_match(&asked.last) {
+            let Some(found) = pattern.captures(&asked.last) else {
                 continue;
-            }
+            };
             match &line.reply {
-                Reply::Answer(answer) => return Ok(answer),
+                Reply::Answer(answer) if found.len() > 1 => {
+                    return Ok(Cow::Owned(answer.filled(&found)));
+                }
+                Reply::Answer(answer) => return Ok(Cow::Borrowed(answer)),
                 Reply::Fail(fail) => self.fail(fail, failed)?,
             }
         }
         let mut number = 0;
         for (line, failed) in fitting().filter(|(line, _)| line.pattern.is_none()) {
             match &line.reply {
-                Reply::Answer(answer) if number == asked.answers => return Ok(answer),
+                Reply::Answer(answer) if number == asked.answers => {
+                    return Ok(Cow::Borrowed(answer));
+                }
                 Reply::Answer(_) => number += 1,
                 Reply::Fail(fail) if number == asked.answers => self.fail(fail, failed)?,
                 Reply::Fail(_) => {}

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use regex::Regex;
+use regex::{Captures, Regex};
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -26,7 +26,7 @@ pub(super) enum Reply {
     Fail(Fail),
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Answer {
     pub(super) think: Option<String>,
     pub(super) say: Option<String>,
@@ -38,7 +38,7 @@ pub(super) struct Answer {
     pub(super) cut_after: Option<usize>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Call {
     pub(super) id: Option<String>,
     pub(super) name: String,
@@ -50,6 +50,27 @@ pub(super) struct Fail {
     pub(super) status: u16,
     pub(super) retry_after: Option<Duration>,
     pub(super) times: u32,
+}
+
+impl Answer {
+    /// The answer with what the groups of its pattern found in their places.
+    pub(super) fn filled(&self, found: &Captures<'_>) -> Self {
+        let mut answer = self.clone();
+        for (number, group) in found.iter().enumerate().skip(1) {
+            let place = format!("{{{{{number}}}}}");
+            let group = group.map_or("", |group| group.as_str());
+            if let Some(say) = &mut answer.say {
+                *say = say.replace(&place, group);
+            }
+            // Within a JSON string: without the quotes around it.
+            let quoted = Value::from(group).to_string();
+            let inner = quoted.get(1..quoted.len() - 1).unwrap_or_default();
+            for call in &mut answer.calls {
+                call.json = call.json.replace(&place, inner);
+            }
+        }
+        answer
+    }
 }
 
 /// All lines of a script.

@@ -304,3 +304,18 @@ fn a_script_that_is_not_there_is_named() {
         .to_string();
     assert!(error.contains("/no/such/script.jsonl"), "{error}");
 }
+
+#[tokio::test]
+async fn what_a_group_of_the_pattern_found_is_said_and_called_with() {
+    let script = script(
+        r#"{"match":"job (\S+)( now)?","say":"I look at {{1}}{{2}}.","calls":[{"name":"Look","args":{"id":"{{1}}"}}]}"#,
+    );
+    let asked = [result("Started the job a\"7")];
+    assert_eq!(text(&script, &asked).await, "I look at a\"7.");
+    let (events, _) = ask(&script, &asked).await;
+    let calls = calls_of(&events);
+    assert!(
+        calls.concat().ends_with(r#"Look {"id":"a\"7"}"#),
+        "{calls:?}"
+    );
+}
