@@ -9,7 +9,7 @@ use secrecy::ExposeSecret as _;
 
 use crate::calls::CallIds;
 use crate::emit;
-use crate::http::{Endpoint, HttpOptions, ProviderSettings};
+use crate::http::{Endpoint, HttpCall, HttpOptions, ProviderSettings};
 use crate::provider::{Capabilities, ModelError, ModelStream, Provider, Request};
 
 /// The version of the API that this room was written against.
@@ -69,10 +69,12 @@ impl Provider for Anthropic {
                 .run(
                     &emit,
                     &request,
-                    &url,
-                    &headers,
-                    key.as_ref(),
-                    body,
+                    HttpCall {
+                        url: &url,
+                        headers: &headers,
+                        key: key.as_ref(),
+                        body,
+                    },
                     &mut decoder,
                 )
                 .await

@@ -129,6 +129,15 @@ pub(crate) struct Endpoint {
     backoff: Backoff,
 }
 
+/// What a provider makes of a request.
+pub(crate) struct HttpCall<'a> {
+    pub(crate) url: &'a str,
+    pub(crate) headers: &'a [(&'static str, String)],
+    /// Kept out of what a failure says.
+    pub(crate) key: Option<&'a SecretString>,
+    pub(crate) body: Bytes,
+}
+
 /// An answer's first bytes and the rest.
 struct Answer {
     first: Option<Bytes>,
@@ -196,12 +205,15 @@ impl Endpoint {
         &self,
         emit: &Emitter,
         request: &Request,
-        url: &str,
-        headers: &[(&'static str, String)],
-        key: Option<&SecretString>,
-        body: Bytes,
+        call: HttpCall<'_>,
         decode: &mut dyn Decode,
     ) -> Result<(), ModelError> {
+        let HttpCall {
+            url,
+            headers,
+            key,
+            body,
+        } = call;
         let headers = self.headers(headers)?;
         let client = self.client.get_or_try_init(|| self.make_client()).await?;
         let secrets = key

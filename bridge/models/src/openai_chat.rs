@@ -12,7 +12,7 @@ use secrecy::ExposeSecret as _;
 
 use crate::calls::CallIds;
 use crate::emit;
-use crate::http::{Endpoint, HttpOptions, ProviderSettings};
+use crate::http::{Endpoint, HttpCall, HttpOptions, ProviderSettings};
 use crate::provider::{Capabilities, ModelError, ModelStream, Provider, Request};
 
 /// A provider that speaks Chat Completions.
@@ -65,10 +65,12 @@ impl Provider for OpenAiChat {
                 .run(
                     &emit,
                     &request,
-                    &url,
-                    &headers,
-                    key.as_ref(),
-                    body,
+                    HttpCall {
+                        url: &url,
+                        headers: &headers,
+                        key: key.as_ref(),
+                        body,
+                    },
                     &mut decoder,
                 )
                 .await

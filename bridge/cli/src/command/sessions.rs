@@ -46,15 +46,9 @@ pub(crate) fn run(
             setup.learn_keys(environment);
             let exported = match output {
                 Some(path) => {
-                    // A session is as private as the folder that it comes from.
-                    let mut file = File::options()
-                        .write(true)
-                        .create_new(true)
-                        .mode(0o600)
-                        .open(&path)
-                        .with_context(|| {
-                            format!("could not make `{}`; it must not exist yet", path.display())
-                        })?;
+                    let mut file = new_file(&path).with_context(|| {
+                        format!("could not make `{}`; it must not exist yet", path.display())
+                    })?;
                     let exported = store.export(&id, &mut file)?;
                     file.sync_all()?;
                     out.line(format!("{id} is in {}", path.display()))?;
@@ -83,6 +77,19 @@ pub(crate) fn run(
         }
         SessionsCommand::Verify { id } => verify(&store, id.as_deref(), out),
     }
+}
+
+/// A new file, which is as private as the folder that its content comes from.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the file that the person named on the command line"
+)]
+fn new_file(path: &Path) -> std::io::Result<File> {
+    File::options()
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(path)
 }
 
 /// The session that `text` names: its id, or the beginning of just one.
