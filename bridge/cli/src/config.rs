@@ -28,6 +28,7 @@ pub(crate) struct Config {
     pub environment: EnvironmentConfig,
     pub redact: RedactConfig,
     pub credentials: CredentialsConfig,
+    pub sandbox: SandboxConfig,
     pub log: LogConfig,
     pub providers: BTreeMap<String, ProviderConfig>,
 }
@@ -89,10 +90,35 @@ pub(crate) struct RedactConfig {
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
+pub(crate) struct SandboxConfig {
+    /// `auto`, `bwrap`, `landlock`, `docker` or `none`.
+    pub provider: Option<String>,
+    /// Further files and folders that commands may read; `~/` is the home folder.
+    pub read: Vec<String>,
+    /// Further files and folders that commands may write.
+    pub write: Vec<String>,
+    pub docker: DockerConfig,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
 pub(crate) struct CredentialsConfig {
     /// An age identity that opens the stored keys; `identity.txt` beside this file
     /// without it.
     pub identity: Option<PathBuf>,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct DockerConfig {
+    pub image: Option<String>,
+    pub memory: Option<String>,
+    pub cpus: Option<String>,
+    pub pids: Option<u32>,
+    /// What programs run as; our own ids without it, the image's own when empty.
+    pub user: Option<String>,
+    pub bin: Option<PathBuf>,
+    pub network: Option<String>,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]

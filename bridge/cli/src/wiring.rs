@@ -1,5 +1,6 @@
 //! From config and environment to an engine's parts.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use secrecy::{ExposeSecret as _, SecretString};
@@ -11,6 +12,9 @@ use terret_engine::room::tools::floor::Floor;
 use terret_engine::room::tools::mode::Mode;
 use terret_engine::room::tools::rules::{Effect, Rule, Scope};
 use terret_engine::room::tools::table::Table;
+use terret_engine::room::tools::world::sandbox::choice::{Choice, SandboxSettings};
+use terret_engine::room::tools::world::sandbox::docker::{DockerSettings, DockerUser};
+use terret_engine::room::tools::world::sandbox::ground::Ground;
 use terret_engine::{EngineParts, JobSettings, JobsTurn, Limits, Places, Settings};
 
 use crate::config::{self, Config, ConfigError, Origin};
@@ -112,11 +116,11 @@ impl Setup {
         };
         let mode = match self.mode_text() {
             Some((origin, name)) => Mode::named(name)
-                .filter(|mode| terret_engine::OFFERED_MODES.contains(mode))
+                .filter(|mode| terret_engine::OFFERED_MODES.contains(mode) || *mode == Mode::Auto)
                 .ok_or_else(|| {
                     self.wrong(
                         origin,
-                        format!("`{name}` is none of `plan`, `ask`, `edits`"),
+                        format!("`{name}` is none of `plan`, `ask`, `edits`, `auto`"),
                     )
                 })?,
             None => Mode::Ask,
@@ -154,7 +158,71 @@ impl Setup {
             },
             environment_allow: config.environment.allow.clone(),
             environment_hide: self.key_variables(environment),
+            sandbox: self.sandbox(environment)?,
             instructions: config.instructions.clone(),
+        })
+    }
+
+    /// What commands run in, as the file says; nothing is looked for yet.
+    pub(crate) fn sandbox(
+        &self,
+        environment: &dyn Environment,
+    ) -> Result<SandboxSettings, ConfigError> {
+        let config = &self.config.sandbox;
+        let provider = match config.provider.as_deref() {
+            None => Choice::Auto,
+            Some(name) => Choice::named(name).ok_or_else(|| {
+                self.wrong(
+                    Origin::Key("sandbox.provider"),
+                    format!("`{name}` is none of `auto`, `bwrap`, `landlock`, `docker`, `none`"),
+                )
+            })?,
+        };
+        let mut ground = Ground::of(|name| environment.var(name).map(Into::into));
+        let home = ground.home.clone();
+        let paths = |key: &'static str, texts: &[String]| {
+            texts
+                .iter()
+                .map(|text| {
+                    let path = match (text.strip_prefix("~/"), &home) {
+                        (Some(rest), Some(home)) => home.join(rest),
+                        _ => PathBuf::from(text),
+                    };
+                    if path.is_absolute() {
+                        Ok(path)
+                    } else {
+                        Err(self.wrong(
+                            Origin::Key(key),
+                            format!("`{text}` begins with neither `/` nor `~/`"),
+                        ))
+                    }
+                })
+                .collect::<Result<Vec<_>, _>>()
+        };
+        ground.read = paths("sandbox.read", &config.read)?;
+        ground.write = paths("sandbox.write", &config.write)?;
+        ground.hidden = self.paths.denied();
+        ground.hidden.push(self.paths.cache.clone());
+        ground.hidden.push(self.lock(environment).identity);
+        let docker = &config.docker;
+        let default = DockerSettings::default();
+        Ok(SandboxSettings {
+            provider,
+            ground,
+            folder: self.paths.cache.join("sandbox"),
+            docker: DockerSettings {
+                bin: docker.bin.clone().unwrap_or(default.bin),
+                image: docker.image.clone().unwrap_or(default.image),
+                network: docker.network.clone().unwrap_or(default.network),
+                memory: docker.memory.clone(),
+                cpus: docker.cpus.clone(),
+                pids: docker.pids,
+                user: match docker.user.as_deref() {
+                    None => DockerUser::Ours,
+                    Some("") => DockerUser::Image,
+                    Some(user) => DockerUser::Named(user.to_owned()),
+                },
+            },
         })
     }
 

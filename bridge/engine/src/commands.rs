@@ -3,7 +3,7 @@
 
 use terret_log::{Payload, Severity, TurnStatus};
 
-use crate::options::{self, OFFERED_MODES, mode_description};
+use crate::options::{self, Options, mode_description};
 use crate::status::TurnOutcome;
 use crate::turn::TurnParts;
 
@@ -125,7 +125,7 @@ fn answer(parts: &TurnParts, command: &Command) -> Result<String, String> {
         ("help", _) => Ok(help()),
         ("mode", "") => {
             let options = options::current(parts);
-            Ok(format!("The mode is `{}`. {}", options.mode.name(), modes()))
+            Ok(format!("The mode is `{}`. {}", options.mode.name(), modes(&options)))
         }
         ("mode", mode) => options::set(parts, "mode", mode, "command")
             .map(|()| format!("The mode is now `{mode}`."))
@@ -162,9 +162,12 @@ fn help() -> String {
     text
 }
 
-fn modes() -> String {
-    let modes = OFFERED_MODES
-        .map(|mode| format!("`{}`: {}", mode.name(), mode_description(mode)))
+fn modes(options: &Options) -> String {
+    let modes = options
+        .modes
+        .iter()
+        .map(|mode| format!("`{}`: {}", mode.name(), mode_description(*mode)))
+        .collect::<Vec<_>>()
         .join("; ");
     format!("There are {modes}.")
 }

@@ -13,6 +13,8 @@ use terret_tools::call::Tool;
 use terret_tools::pipeline::{CallHook, Pipeline};
 use terret_tools::table::Table;
 use terret_tools::world::jobs::{JobsSettings, listing};
+use terret_tools::world::sandbox::Sandbox;
+use terret_tools::world::sandbox::choice::{self, SandboxSettings};
 use terret_tools::world::{Environment, World, WorldSettings};
 
 use crate::approvals::{Approvals, NobodyAsked};
@@ -52,6 +54,8 @@ struct Inner {
     clock: Arc<dyn Clock>,
     scrubber: Scrubber,
     settings: RwLock<Arc<Settings>>,
+    /// The sandbox of all sessions, with what it was made from.
+    sandbox: Mutex<(SandboxSettings, Arc<dyn Sandbox>)>,
     registry: Shared<Registry>,
     table: Arc<Table>,
     tools: Arc<[terret_models::ToolSpec]>,
@@ -99,6 +103,10 @@ impl Engine {
             places: parts.places,
             clock: parts.clock,
             scrubber: parts.scrubber,
+            sandbox: Mutex::new((
+                parts.settings.sandbox.clone(),
+                choice::provider(&parts.settings.sandbox),
+            )),
             settings: RwLock::new(Arc::new(parts.settings)),
             registry: Arc::new(RwLock::new(Arc::new(parts.registry))),
             table: Arc::new(parts.table),
@@ -171,10 +179,25 @@ impl Engine {
             .settings
             .write()
             .unwrap_or_else(PoisonError::into_inner) = Arc::clone(&settings);
+        let before = Arc::clone(
+            &self
+                .0
+                .sandbox
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .1,
+        );
+        let sandbox = self.sandbox(&settings.sandbox);
         for session in self.live_sessions() {
-            if let Err(fault) = session.reconfigure(Arc::clone(&settings)) {
+            if let Err(fault) = session.reconfigure(Arc::clone(&settings), Arc::clone(&sandbox)) {
                 tracing::error!(%fault, "a session did not take the new settings");
             }
+        }
+        if !Arc::ptr_eq(&before, &sandbox)
+            && let Ok(runtime) = tokio::runtime::Handle::try_current()
+        {
+            // A container's end takes seconds; the runtime's own end waits for it.
+            runtime.spawn_blocking(move || before.close());
         }
     }
 
@@ -445,6 +468,34 @@ impl Engine {
         };
         let stops = sessions.iter().map(SessionHandle::suspend);
         futures::future::join_all(stops).await;
+        let sandbox = Arc::clone(
+            &self
+                .0
+                .sandbox
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .1,
+        );
+        if tokio::task::spawn_blocking(move || sandbox.close())
+            .await
+            .is_err()
+        {
+            tracing::error!("the sandbox was not ended well");
+        }
+    }
+
+    /// The sandbox for these settings: the one that is there, or a new one when they say
+    /// another. Starts and looks for nothing yet.
+    fn sandbox(&self, settings: &SandboxSettings) -> Arc<dyn Sandbox> {
+        let mut held = self
+            .0
+            .sandbox
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        if held.0 != *settings {
+            *held = (settings.clone(), choice::provider(settings));
+        }
+        Arc::clone(&held.1)
     }
 
     /// The engine's own tools, and what models are told of them.
@@ -479,11 +530,7 @@ impl Engine {
         jobs: JobWatch,
     ) -> Result<SessionHandle, EngineError> {
         let settings = self.settings();
-        let policy = Arc::new(SessionPolicy::new(
-            Arc::clone(&core),
-            Arc::clone(&settings),
-            world.processes().sandbox().isolated(),
-        ));
+        let policy = Arc::new(SessionPolicy::new(Arc::clone(&core), Arc::clone(&settings)));
         denied.bind(world.cwd(), policy.shared());
         let judge = Pipeline {
             table,
@@ -537,7 +584,7 @@ impl Engine {
         // New settings may have come in between; a narrower floor must not miss it.
         let now = self.settings();
         if !Arc::ptr_eq(&now, &settings)
-            && let Err(fault) = session.reconfigure(now)
+            && let Err(fault) = session.reconfigure(Arc::clone(&now), self.sandbox(&now.sandbox))
         {
             tracing::error!(%fault, "a session did not take the new settings");
         }
@@ -576,6 +623,7 @@ impl Engine {
                 hide: settings.environment_hide.clone(),
                 ..Environment::default()
             },
+            sandbox: Some(self.sandbox(&settings.sandbox)),
             ..WorldSettings::default()
         })
         .map(Arc::new)

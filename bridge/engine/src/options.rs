@@ -10,7 +10,8 @@ use crate::policy::mode_of;
 use crate::step::{model_of, thinking_of};
 use crate::turn::TurnParts;
 
-/// The modes that are offered. `auto` needs an isolating sandbox and `bypass` a flag.
+/// The modes that are offered everywhere. `auto` needs an isolating sandbox, and comes with
+/// it; `bypass` needs a flag.
 pub const OFFERED_MODES: [Mode; 3] = [Mode::Plan, Mode::Ask, Mode::Edits];
 
 /// What a mode means, in one line for people.
@@ -28,11 +29,23 @@ pub fn mode_description(mode: Mode) -> &'static str {
 #[derive(Debug, Clone)]
 pub struct Options {
     pub mode: Mode,
+    /// Those that can be chosen, the most careful first.
+    pub modes: Vec<Mode>,
     /// None when no model is configured.
     pub model: Option<ModelName>,
     pub models: Vec<ModelName>,
     /// `off`, `low`, `medium` or `high`; none when the model does not think.
     pub thinking: Option<ThinkingLevel>,
+}
+
+/// Auto is offered where the sandbox isolates, or may do so: whether it does is found out
+/// with the first command, until which `auto` asks as `ask` does.
+fn offered(parts: &TurnParts) -> Vec<Mode> {
+    let may_isolate = parts.pipeline.world.processes().sandbox().may_isolate();
+    OFFERED_MODES
+        .into_iter()
+        .chain(may_isolate.then_some(Mode::Auto))
+        .collect()
 }
 
 pub(crate) fn current(parts: &TurnParts) -> Options {
@@ -50,6 +63,7 @@ pub(crate) fn current(parts: &TurnParts) -> Options {
         .is_ok_and(|found| found.provider.capabilities(&found.name.model).thinking);
     Options {
         mode: parts.core.state(|state| mode_of(&settings, state)),
+        modes: offered(parts),
         model,
         models,
         thinking: thinks.then(|| thinking_of(&parts.core, &parts.policy)),
@@ -69,13 +83,16 @@ pub(crate) fn set(
     };
     match option {
         "mode" => {
+            let offered = offered(parts);
             let known = || {
-                OFFERED_MODES
+                offered
+                    .iter()
                     .map(|mode| format!("`{}`", mode.name()))
+                    .collect::<Vec<_>>()
                     .join(", ")
             };
             let mode = Mode::named(value).ok_or_else(|| wrong(known()))?;
-            if !OFFERED_MODES.contains(&mode) {
+            if !offered.contains(&mode) {
                 return Err(wrong(known()));
             }
         }

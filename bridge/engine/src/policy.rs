@@ -1,6 +1,7 @@
 //! The policy of one session: the operator's settings, folded with the session's own
 //! durable choices. Derived again whenever one of them changes; never stored.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use terret_log::{RuleEffect, SessionState};
@@ -18,17 +19,25 @@ pub(crate) struct SessionPolicy {
     settings: Mutex<Arc<Settings>>,
     /// Shared with the pipeline, which reads it once per decision.
     shared: Arc<RwLock<Arc<Policy>>>,
-    isolated: bool,
+    /// What the sandbox was last found to be; not isolating until it was looked at.
+    isolated: AtomicBool,
 }
 
 impl SessionPolicy {
-    pub(crate) fn new(core: Arc<Core>, settings: Arc<Settings>, isolated: bool) -> Self {
-        let policy = core.state(|state| derive(&settings, state, isolated));
+    pub(crate) fn new(core: Arc<Core>, settings: Arc<Settings>) -> Self {
+        let policy = core.state(|state| derive(&settings, state, false));
         Self {
             core,
             settings: Mutex::new(settings),
             shared: Arc::new(RwLock::new(Arc::new(policy))),
-            isolated,
+            isolated: AtomicBool::new(false),
+        }
+    }
+
+    /// What the session's sandbox turned out to be; approvals follow at once (check 145).
+    pub(crate) fn set_isolated(&self, isolated: bool) {
+        if self.isolated.swap(isolated, Ordering::SeqCst) != isolated {
+            self.refresh();
         }
     }
 
@@ -55,7 +64,7 @@ impl SessionPolicy {
         let settings = self.settings();
         let policy = self
             .core
-            .state(|state| derive(&settings, state, self.isolated));
+            .state(|state| derive(&settings, state, self.isolated.load(Ordering::SeqCst)));
         *shared = Arc::new(policy);
     }
 }
@@ -67,7 +76,7 @@ pub(crate) fn mode_of(settings: &Settings, state: &SessionState) -> Mode {
         .options
         .get("mode")
         .and_then(|mode| Mode::named(mode))
-        .filter(|mode| OFFERED_MODES.contains(mode))
+        .filter(|mode| OFFERED_MODES.contains(mode) || *mode == Mode::Auto)
         .unwrap_or(settings.mode)
 }
 

@@ -14,6 +14,7 @@ use terret_tools::call::Fault;
 use terret_tools::world::World;
 use terret_tools::world::editor::EditorFiles;
 use terret_tools::world::jobs::Jobs;
+use terret_tools::world::sandbox::Sandbox;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 
@@ -311,7 +312,17 @@ impl SessionHandle {
         Arc::clone(&self.0.parts)
     }
 
-    pub(crate) fn reconfigure(&self, settings: Arc<Settings>) -> Result<(), Fault> {
+    pub(crate) fn reconfigure(
+        &self,
+        settings: Arc<Settings>,
+        sandbox: Arc<dyn Sandbox>,
+    ) -> Result<(), Fault> {
+        if !Arc::ptr_eq(&self.0.world.processes().sandbox(), &sandbox) {
+            // Nothing runs unasked on the word of a sandbox that is not in force any more:
+            // what the new one is, is found out with the next command.
+            self.0.policy.set_isolated(false);
+            self.0.world.set_sandbox(sandbox);
+        }
         self.0.policy.reconfigure(settings);
         self.0.approvals.settle_covered("config")
     }

@@ -9,6 +9,7 @@ use terret_tools::mode::Mode;
 use terret_tools::world::jobs;
 
 use crate::jobs::JobsTurn;
+use terret_tools::world::sandbox::choice::SandboxSettings;
 
 /// Where an engine keeps its state. All of it is out of the reach of tools.
 #[derive(Debug, Clone)]
@@ -40,6 +41,8 @@ pub struct Settings {
     pub environment_allow: Vec<String>,
     /// Names of environment variables that hold keys of ours, whatever they look like.
     pub environment_hide: Vec<String>,
+    /// What commands run in.
+    pub sandbox: SandboxSettings,
     /// Text that is added to the system prompt.
     pub instructions: Option<String>,
 }

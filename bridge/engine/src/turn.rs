@@ -10,7 +10,8 @@ use std::sync::Arc;
 use futures::FutureExt as _;
 use terret_log::{HistoryRole, OwedCall, Part, Payload, SessionState, StepUsage, TurnStatus};
 use terret_tools::call::{Answer, Approver as _, Call, Fault, Question, Stage};
-use terret_tools::definition::Kind;
+use terret_tools::definition::{Approval, Kind};
+use terret_tools::mode::Mode;
 use terret_tools::pipeline::Pipeline;
 use tokio_util::sync::CancellationToken;
 
@@ -61,6 +62,35 @@ impl Ended {
             status: TurnStatus::Failed,
             reason: Some(reason.into()),
         }
+    }
+}
+
+impl TurnParts {
+    /// Finds out what the sandbox is before a call is judged by it. Looking may start a
+    /// program or two, so it is done for calls that it matters to, and never at a start.
+    async fn learn_isolation(&self, calls: &[Call]) {
+        let policy = self
+            .policy
+            .shared()
+            .read()
+            .unwrap_or_else(std::sync::PoisonError::into_inner)
+            .clone();
+        let matters = policy.mode == Mode::Auto
+            || calls.iter().any(|call| {
+                self.pipeline
+                    .table
+                    .get(&call.name)
+                    .is_some_and(|tool| tool.definition().approval == Approval::BySandbox)
+            });
+        if !matters {
+            return;
+        }
+        let sandbox = self.pipeline.world.processes().sandbox();
+        // One that cannot be looked at isolates nothing.
+        let isolated = tokio::task::spawn_blocking(move || sandbox.isolated())
+            .await
+            .unwrap_or(false);
+        self.policy.set_isolated(isolated);
     }
 }
 
@@ -153,6 +183,7 @@ async fn resume_steps(parts: &TurnParts, stop: &Stop) -> Result<Ended, Fault> {
         |request| !calls.iter().any(|call| call.id == request.call_id),
         "resume",
     )?;
+    parts.learn_isolation(&calls).await;
     parts.pipeline.run_calls(calls, &stop.token).await?;
     if step_open && (answered || owed_any) {
         core.append(Payload::StepEnd {
@@ -349,6 +380,7 @@ async fn after_step(
     };
     match end {
         StepEnd::Calls { calls, usage } => {
+            parts.learn_isolation(&calls).await;
             parts.pipeline.run_calls(calls, &stop.token).await?;
             Ok((cancelled(), usage))
         }

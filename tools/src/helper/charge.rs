@@ -149,6 +149,8 @@ impl Charge {
         members::descendants(own_pid())
             .into_iter()
             .filter(|process| !process.dead && process.pid != self.leader)
+            // What keeps a sandbox's process list is no program of the command's.
+            .filter(|process| !members::keeps_a_sandbox(process.pid))
             .take(NAMED)
             .map(|process| Leftover {
                 pid: process.pid,

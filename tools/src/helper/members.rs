@@ -129,6 +129,21 @@ pub fn send(process: &Process, signal: Signal) {
     }
 }
 
+/// Whether a process is bubblewrap's own, the first of a process list: it ends with the
+/// last of them.
+pub fn keeps_a_sandbox(pid: i32) -> bool {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let mut lines = status.lines();
+    let is_bwrap = lines
+        .next()
+        .and_then(|line| line.strip_prefix("Name:"))
+        .is_some_and(|name| name.trim() == "bwrap");
+    is_bwrap
+        && lines
+            .find_map(|line| line.strip_prefix("NSpid:"))
+            .is_some_and(|ids| ids.split_whitespace().next_back() == Some("1"))
+}
+
 /// A process's command line for people: one line, cut.
 pub fn command_line(pid: i32) -> String {
     let bytes = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();

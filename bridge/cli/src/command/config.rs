@@ -173,6 +173,33 @@ fn show(setup: &Setup, environment: &dyn Environment, out: &mut Output) -> anyho
         quoted(&setup.lock(environment).identity.to_string_lossy()),
         origin(config.credentials.identity.is_some()),
     )?;
+    let sandbox = &config.sandbox;
+    row(
+        "sandbox.provider",
+        quoted(settings.sandbox.provider.name()),
+        origin(sandbox.provider.is_some()),
+    )?;
+    row(
+        "sandbox.read",
+        list(&sandbox.read),
+        origin(!sandbox.read.is_empty()),
+    )?;
+    row(
+        "sandbox.write",
+        list(&sandbox.write),
+        origin(!sandbox.write.is_empty()),
+    )?;
+    let docker = &settings.sandbox.docker;
+    row(
+        "sandbox.docker.image",
+        quoted(&docker.image),
+        origin(sandbox.docker.image.is_some()),
+    )?;
+    row(
+        "sandbox.docker.network",
+        quoted(&docker.network),
+        origin(sandbox.docker.network.is_some()),
+    )?;
     let log = &config.log;
     row(
         "log.level",

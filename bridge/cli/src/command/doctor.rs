@@ -8,6 +8,9 @@ use std::sync::Arc;
 use terret_engine::Engine;
 use terret_engine::room::log::{Index, Payload, SessionId, Store, SystemClock};
 
+use terret_engine::room::tools::world::sandbox::choice;
+use terret_engine::room::tools::world::sandbox::report::report;
+
 use crate::config::ConfigError;
 use crate::output::Output;
 use crate::paths::Environment;
@@ -41,7 +44,7 @@ pub(crate) fn run(
         },
         _ => index(setup),
     };
-    let checks: [(&str, Finding); 8] = [
+    let checks: [(&str, Finding); 7] = [
         ("config", config(setup, environment, log_problem)),
         ("model", model(setup, environment)),
         ("keys", keys(setup, environment)),
@@ -49,7 +52,6 @@ pub(crate) fn run(
         ("state", state),
         ("index", index),
         ("shell", shell(environment)),
-        ("sandbox", sandbox()),
     ];
     let mut healthy = true;
     for (name, finding) in checks {
@@ -63,6 +65,7 @@ pub(crate) fn run(
             }
         }
     }
+    healthy &= sandbox(setup, environment, out)?;
     out.line(format!("files are in {}", setup.paths.state.display()))?;
     Ok(healthy)
 }
@@ -248,10 +251,45 @@ fn shell(environment: &dyn Environment) -> Finding {
     }
 }
 
-fn sandbox() -> Finding {
-    Finding::Limited(
-        "none: an approved command runs with all your rights. Approvals are the fence; \
-         read what you approve"
-            .to_owned(),
-    )
+/// Tries the sandbox, and says what holds in it and what does not; true unless what must
+/// work in it does not.
+fn sandbox(setup: &Setup, environment: &dyn Environment, out: &mut Output) -> anyhow::Result<bool> {
+    let settings = match setup.sandbox(environment) {
+        Ok(settings) => settings,
+        Err(error) => {
+            out.line(format!("broken   sandbox: {error}"))?;
+            out.line("         correct the file")?;
+            return Ok(false);
+        }
+    };
+    let provider = choice::provider(&settings);
+    let report = report(&settings, provider.as_ref());
+    let healthy = report.broken.is_empty();
+    let state = match (healthy, report.isolated) {
+        (false, _) => "broken  ",
+        (true, true) => "ok      ",
+        (true, false) => "limited ",
+    };
+    let kind = if report.isolated {
+        "isolated"
+    } else {
+        "not isolated, so commands are always asked for"
+    };
+    out.line(format!("{state} sandbox: {} ({kind})", report.provider))?;
+    for (what, lines) in [
+        ("works", &report.works),
+        ("enforced", &report.enforced),
+        ("not enforced", &report.open),
+        ("broken", &report.broken),
+    ] {
+        for line in lines {
+            out.line(format!("         {what}: {line}"))?;
+        }
+    }
+    if !healthy {
+        out.line(
+            "         set `sandbox.provider` to another provider, or to `none` and read what you approve",
+        )?;
+    }
+    Ok(healthy)
 }

@@ -39,6 +39,7 @@ async fn session_with(
             jobs,
             environment_allow: Vec::new(),
             environment_hide: Vec::new(),
+            sandbox: Default::default(),
             instructions: None,
         },
         registry: Registry::new(Vec::new()),

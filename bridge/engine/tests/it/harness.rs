@@ -48,6 +48,7 @@ impl Harness {
                 jobs: JobSettings::default(),
                 environment_allow: Vec::new(),
                 environment_hide: Vec::new(),
+                sandbox: Default::default(),
                 instructions: None,
             },
             folder,

@@ -26,6 +26,7 @@ mod links;
 mod policy;
 mod races;
 mod resume;
+mod sandbox;
 mod secrets;
 mod sessions;
 mod turns;

@@ -3,7 +3,7 @@
 
 use terret_acp::schema::v1;
 use terret_engine::room::models::ThinkingLevel;
-use terret_engine::{Engine, OFFERED_MODES, Options, SessionHandle, mode_description};
+use terret_engine::{Engine, Options, SessionHandle, mode_description};
 
 use crate::text::encoded_len;
 
@@ -12,7 +12,7 @@ const MODEL_BYTES: usize = 24 * 1024;
 
 /// The session's mode as session modes.
 pub(crate) fn modes(options: &Options) -> v1::SessionModeState {
-    let mut offered = OFFERED_MODES.to_vec();
+    let mut offered = options.modes.clone();
     if !offered.contains(&options.mode) {
         // Set by config or a flag: it cannot be chosen here, and must not be hidden.
         offered.push(options.mode);

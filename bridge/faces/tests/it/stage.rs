@@ -97,6 +97,7 @@ pub(crate) fn engine(workspace: &Workspace, setting: &Setting, gate: &Arc<Semaph
             jobs: JobSettings::default(),
             environment_allow: Vec::new(),
             environment_hide: Vec::new(),
+            sandbox: Default::default(),
             instructions: None,
         },
         registry,

@@ -7,9 +7,16 @@
 )]
 
 use std::os::unix::net::UnixListener;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio_util::sync::CancellationToken;
 
 use super::testing::{Place, Ran, find};
-use super::{Network, Reach, Sandbox};
+use super::{Confinement, Network, Reach, Sandbox};
+use crate::world::process::End;
+use crate::world::shell::ShellCommand;
+use crate::world::{World, WorldSettings};
 
 /// Each provider that works here. Landlock's absence is the kernel's word, bubblewrap's
 /// that it could not be started; the last test of this file says which.
@@ -384,6 +391,136 @@ fn python_tests_work() {
         );
         assert_ok(&ran, sandbox);
     });
+}
+
+/// The whole way of a command: shell, supervisor, sandbox.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_shells_command_runs_confined_and_its_leftovers_are_named_and_ended() {
+    let place = Place::new();
+    for sandbox in providers(&place) {
+        let name = sandbox.name();
+        std::fs::create_dir_all(place.root.join("sub")).unwrap();
+        let world = World::new(WorldSettings {
+            cwd: place.root.clone(),
+            scratch: place.home.join(".cache/terret/outputs"),
+            ..WorldSettings::default()
+        })
+        .unwrap();
+        world.set_sandbox(Arc::from(sandbox));
+        let run = async |command: String| {
+            let command = ShellCommand {
+                command,
+                timeout: Duration::from_secs(60),
+                roots: world.roots(),
+                live: None,
+                confinement: Confinement::default(),
+            };
+            let cancel = CancellationToken::new();
+            let ran = world.shell().run(world.processes(), command, &cancel);
+            ran.await.unwrap()
+        };
+        let first = run("cd sub; export CARRIED=yes; echo one".to_owned()).await;
+        assert_eq!(first.finished.output.text, "one\n", "{name}: {first:?}");
+        let secret = place.outside.join("secret");
+        let second = run(format!(
+            "pwd; echo $CARRIED; echo two > $TMPDIR/t; cat $TMPDIR/t {}; sleep 300 & exit 3",
+            secret.display()
+        ))
+        .await;
+        let finished = &second.finished;
+        assert_eq!(finished.end, End::Exited(3), "{name}: {second:?}");
+        let text = &finished.output.text;
+        let begins = format!("{}\nyes\ntwo\n", place.root.join("sub").display());
+        assert!(text.starts_with(&begins), "{name}: {second:?}");
+        assert!(!text.contains("out of reach"), "{name}: {second:?}");
+        let left: Vec<&str> = finished
+            .leftovers
+            .iter()
+            .map(|one| one.command.as_str())
+            .collect();
+        assert_eq!(left, ["sleep 300"], "{name}");
+        assert!(finished.gone, "{name}: {second:?}");
+        world.processes().shutdown().await;
+    }
+}
+
+/// Root in a container, and an ordinary user, get the same.
+#[test]
+fn an_ordinary_user_is_confined_as_root_is() {
+    if !rustix::process::geteuid().is_root() {
+        // Every other test of this file is this one then.
+        return;
+    }
+    let Some(setpriv) = find("setpriv") else {
+        return;
+    };
+    let place = Place::new();
+    let nobody = 65534;
+    for path in [&place.root, &place.home, &place.reach.temporary] {
+        std::os::unix::fs::chown(path, Some(nobody), Some(nobody)).unwrap();
+    }
+    let open = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    std::fs::set_permissions(place.folder.path(), open).unwrap();
+    // The helper must be a file that somebody else can run.
+    let helper = place.folder.path().join(super::order::HELPER);
+    std::fs::copy("/proc/self/exe", &helper).unwrap();
+    let ground = place.ground.clone();
+    let as_nobody = |program: &std::path::Path, argv: &[std::ffi::OsString]| {
+        std::process::Command::new(&setpriv)
+            .args(["--reuid=65534", "--regid=65534", "--clear-groups", "--"])
+            .arg(program)
+            .args(argv.iter().skip(1))
+            .current_dir(&place.root)
+            .env("HOME", &place.home)
+            .output()
+            .unwrap()
+    };
+    let secret = place.outside.join("secret");
+    let script = format!("echo yes > made; cat made {}", secret.display());
+    let request = |argv: Vec<std::ffi::OsString>| super::SandboxRequest {
+        argv,
+        cwd: place.root.clone(),
+        reach: place.reach.clone(),
+        tty: false,
+    };
+    let argv: Vec<std::ffi::OsString> = ["bash", "-c", &script].map(Into::into).to_vec();
+    if super::confine::landlock_version() > 0 {
+        let wrapped = place.landlock().wrap(request(argv.clone())).unwrap();
+        let output = as_nobody(&helper, &wrapped.argv);
+        assert_eq!(output.stdout, b"yes\n", "{output:?}");
+    }
+    let Some(bwrap) = find("bwrap") else {
+        return;
+    };
+    // Bubblewrap's own view of an ordinary user: it needs user namespaces there.
+    let works = as_nobody(
+        &bwrap,
+        &["", "--ro-bind", "/", "/", "--unshare-pid", "true"].map(Into::into),
+    );
+    if !works.status.success() {
+        return;
+    }
+    let shape = place.bwrap().map(|found| found.shape());
+    let Some(shape) = shape else {
+        return;
+    };
+    let sandbox = super::bwrap::BwrapSandbox::new(bwrap.clone(), shape, ground, helper.clone());
+    let wrapped = sandbox.wrap(request(argv)).unwrap();
+    // What root adds for itself, and where its own binary lies, are not a user's.
+    let own = std::env::current_exe().unwrap().canonicalize().unwrap();
+    let mut argv: Vec<std::ffi::OsString> = Vec::new();
+    let mut words = wrapped.argv.into_iter();
+    while let Some(word) = words.next() {
+        if word == "--cap-add" {
+            words.next();
+        } else if word == own {
+            argv.push(helper.clone().into());
+        } else {
+            argv.push(word);
+        }
+    }
+    let output = as_nobody(&bwrap, &argv);
+    assert_eq!(output.stdout, b"yes\n", "{output:?}");
 }
 
 #[test]
