@@ -183,7 +183,11 @@ async fn resume_steps(parts: &TurnParts, stop: &Stop) -> Result<Ended, Fault> {
         |request| !calls.iter().any(|call| call.id == request.call_id),
         "resume",
     )?;
-    parts.learn_isolation(&calls).await;
+    // A question that stands is shown already, and is answered as it was asked: whoever
+    // answers must not come before it waits again.
+    if parts.core.state(|state| state.approvals.is_empty()) {
+        parts.learn_isolation(&calls).await;
+    }
     parts.pipeline.run_calls(calls, &stop.token).await?;
     if step_open && (answered || owed_any) {
         core.append(Payload::StepEnd {

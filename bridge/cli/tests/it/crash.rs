@@ -77,7 +77,7 @@ async fn r018_a_killed_agent_leaves_no_process() {
         (env -i setsid bash -c '(exec >/dev/null 2>&1; echo $BASHPID >> pids; exec sleep 3632) & exit' &)
         while [[ $(wc -l < pids) -lt 2 ]]; do sleep 0.01; done
         echo $$ >> pids; mv pids all; sleep 3633";
-    let bench = Bench::new("", bash(command));
+    let bench = Bench::new("", bash(command)).unconfined();
     let (mut editor, session) = bench.session(PermissionPolicy::AllowOnce).await;
     editor.start_prompt(&session, "go").await.unwrap();
     let text = file_text(&bench.workspace.path("all")).await;
@@ -85,6 +85,23 @@ async fn r018_a_killed_agent_leaves_no_process() {
     // The supervisor, too.
     pids.extend(process::descendants(editor.pid().unwrap()));
     assert!(pids.len() > 4 && pids.iter().all(|pid| process::is_alive(*pid)));
+    editor.kill().await.unwrap();
+    assert!(process::all_gone(&pids, PATIENCE).await, "{pids:?}");
+}
+
+/// The same in the sandbox that this machine has: what is inside has other ids there, and
+/// is found as what came from the agent.
+#[tokio::test]
+async fn r018_a_killed_agent_leaves_no_process_in_its_sandbox() {
+    let command = "setsid bash -c 'exec sleep 3641' >/dev/null 2>&1 &
+        (setsid bash -c '(exec >/dev/null 2>&1; exec sleep 3642) & exit' &)
+        touch all; sleep 3643";
+    let bench = Bench::new("", bash(command));
+    let (mut editor, session) = bench.session(PermissionPolicy::AllowOnce).await;
+    editor.start_prompt(&session, "go").await.unwrap();
+    file_text(&bench.workspace.path("all")).await;
+    let pids = process::descendants(editor.pid().unwrap());
+    assert!(pids.len() > 3, "{pids:?}");
     editor.kill().await.unwrap();
     assert!(process::all_gone(&pids, PATIENCE).await, "{pids:?}");
 }

@@ -135,7 +135,7 @@ async fn stubborn(bench: &Bench) -> Vec<u32> {
 #[tokio::test]
 async fn r035_the_end_amid_a_command_leaves_no_process_and_runs_nothing_twice() {
     for way in WAYS {
-        let bench = Bench::new("", bash(STUBBORN));
+        let bench = Bench::new("", bash(STUBBORN)).unconfined();
         let (editor, session) = bench.session(PermissionPolicy::AllowOnce).await;
         editor.start_prompt(&session, "go").await.unwrap();
         let pids = stubborn(&bench).await;
@@ -255,7 +255,7 @@ async fn r035_an_output_that_nobody_reads_is_an_end_amid_a_stream() {
 
 #[tokio::test]
 async fn r035_an_output_that_nobody_reads_is_an_end_amid_a_command() {
-    let bench = Bench::new("", bash(STUBBORN));
+    let bench = Bench::new("", bash(STUBBORN)).unconfined();
     bench.configure("[policy]\nallow = [\"Bash\"]\n");
     let talk = talk(bench.workspace.root());
     let agent = Piped::until(&bench, &talk, "\"in_progress\"").await;

@@ -58,6 +58,13 @@ impl Bench {
         self.workspace.home()
     }
 
+    /// Commands run as we do, where a test needs process ids that mean the same inside and
+    /// outside, or a program that no sandbox shows.
+    pub(crate) fn unconfined(self) -> Self {
+        self.configure("[sandbox]\nprovider = \"none\"\n");
+        self
+    }
+
     /// Writes the configuration file.
     pub(crate) fn configure(&self, text: &str) {
         let folder = self.home().join("config");

@@ -116,6 +116,7 @@ mod tests {
         };
         let options = Options {
             mode: Mode::Ask,
+            modes: terret_engine::OFFERED_MODES.to_vec(),
             model: Some(model(2999)),
             models: (0..3000).map(model).collect(),
             thinking: None,

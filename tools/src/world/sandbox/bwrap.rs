@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 
 use crate::world::sandbox::ground::{Ground, outermost};
 use crate::world::sandbox::guarded::guarded;
-use crate::world::sandbox::guess;
+use crate::world::sandbox::guess::SeenRoots;
 use crate::world::sandbox::helper_file::HelperFile;
 use crate::world::sandbox::order::{HELPER, Order, Sockets};
 use crate::world::sandbox::{
@@ -58,6 +58,7 @@ pub struct BwrapSandbox {
     ground: Ground,
     helper: HelperFile,
     is_root: bool,
+    seen: SeenRoots,
 }
 
 impl BwrapSandbox {
@@ -69,6 +70,7 @@ impl BwrapSandbox {
             ground,
             helper: HelperFile::new(copies),
             is_root: rustix::process::geteuid().is_root(),
+            seen: SeenRoots::default(),
         }
     }
 
@@ -84,6 +86,7 @@ impl Sandbox for BwrapSandbox {
     }
 
     fn wrap(&self, request: SandboxRequest) -> Result<Wrapped, SandboxRefusal> {
+        self.seen.note(&request.reach.roots);
         let helper = self.helper.path().map_err(SandboxRefusal)?;
         let view = View::of(&self.ground, &request.reach);
         let mut mounts = Mounts::default();
@@ -130,7 +133,7 @@ impl Sandbox for BwrapSandbox {
     }
 
     fn guess(&self, text: &str, network: Network) -> Option<Denial> {
-        guess::guess(text, network)
+        self.seen.guess(text, network)
     }
 }
 

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::{Mutex, PoisonError};
 
-use crate::world::sandbox::guess;
+use crate::world::sandbox::guess::SeenRoots;
 use crate::world::sandbox::{Denial, Network, Sandbox, SandboxRefusal, SandboxRequest, Wrapped};
 
 /// Told in results of what was stopped.
@@ -78,6 +78,7 @@ pub struct DockerSandbox {
     /// Ids of running containers. Held while one starts, so that programs that come at
     /// the same time start one and not several.
     containers: Mutex<BTreeMap<Purpose, String>>,
+    seen: SeenRoots,
 }
 
 impl DockerSandbox {
@@ -87,6 +88,7 @@ impl DockerSandbox {
             settings,
             path,
             containers: Mutex::default(),
+            seen: SeenRoots::default(),
         }
     }
 
@@ -255,6 +257,7 @@ impl Sandbox for DockerSandbox {
                 cwd.display()
             )));
         }
+        self.seen.note(&roots);
         let purpose = Purpose {
             roots,
             network: match request.reach.network {
@@ -279,7 +282,7 @@ impl Sandbox for DockerSandbox {
     }
 
     fn guess(&self, text: &str, network: Network) -> Option<Denial> {
-        guess::guess(text, network)
+        self.seen.guess(text, network)
     }
 
     fn shares_descriptors(&self) -> bool {

@@ -6,11 +6,15 @@
 //! wrong guess costs a person one question; a missed one costs the model a detour.
 
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
 use crate::world::sandbox::{Denial, Network};
 
 /// Bytes of output that are looked at, from the end: a program says why it failed last.
 const LOOKED_AT: usize = 64 * 1024;
+
+/// Roots that are remembered, of all sessions.
+const SEEN: usize = 256;
 
 /// What a program prints when the network is not there. Lower case.
 const NETWORK: &[&str] = &[
@@ -100,13 +104,36 @@ const SYSTEM: &[&str] = &[
     "/etc", "/usr", "/bin", "/sbin", "/lib", "/proc", "/sys", "/boot", "/root",
 ];
 
-/// Judges an output. `network` is what the call had.
-pub fn guess(text: &str, network: Network) -> Option<Denial> {
-    guess_within(text, network, &[])
+/// The roots that programs were started with, newest last: a refusal there is an ordinary
+/// one, such as of a script that is not executable.
+#[derive(Debug, Default)]
+pub struct SeenRoots(Mutex<Vec<PathBuf>>);
+
+impl SeenRoots {
+    /// Notes a program's roots.
+    pub fn note(&self, roots: &[PathBuf]) {
+        let mut seen = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        for root in roots {
+            if !seen.contains(root) {
+                seen.push(root.clone());
+            }
+        }
+        let old = seen.len().saturating_sub(SEEN);
+        seen.drain(..old);
+    }
+
+    /// Judges an output. `network` is what the call had.
+    pub fn guess(&self, text: &str, network: Network) -> Option<Denial> {
+        let seen = self
+            .0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone();
+        guess_within(text, network, &seen)
+    }
 }
 
-/// The same, for who knows the folders that could be written: a refusal there is an
-/// ordinary one.
+/// Judges an output of a program that could write in these folders.
 pub fn guess_within(text: &str, network: Network, writable: &[PathBuf]) -> Option<Denial> {
     let text = tail(text).to_lowercase();
     if contains(&text, NEEDS_MORE) {

@@ -6,7 +6,7 @@
 use std::path::PathBuf;
 
 use crate::world::sandbox::ground::{Ground, carve, outermost};
-use crate::world::sandbox::guess;
+use crate::world::sandbox::guess::SeenRoots;
 use crate::world::sandbox::order::{Order, Sockets};
 use crate::world::sandbox::{Denial, Network, Sandbox, SandboxRefusal, SandboxRequest, Wrapped};
 
@@ -38,13 +38,18 @@ const READ: &[&str] = &["/proc", "/dev/null", "/dev/fd"];
 pub struct LandlockSandbox {
     ground: Ground,
     program: PathBuf,
+    seen: SeenRoots,
 }
 
 impl LandlockSandbox {
     /// `program` is what acts as the helper when it is called by its name, seen from a
     /// process of ours: `/proc/self/exe`.
     pub fn new(ground: Ground, program: PathBuf) -> Self {
-        Self { ground, program }
+        Self {
+            ground,
+            program,
+            seen: SeenRoots::default(),
+        }
     }
 
     fn order(&self, request: SandboxRequest) -> Order {
@@ -101,6 +106,7 @@ impl Sandbox for LandlockSandbox {
     }
 
     fn wrap(&self, request: SandboxRequest) -> Result<Wrapped, SandboxRefusal> {
+        self.seen.note(&request.reach.roots);
         let program = self.program.clone().into_os_string();
         Ok(Wrapped {
             program: Some(program),
@@ -113,6 +119,6 @@ impl Sandbox for LandlockSandbox {
     }
 
     fn guess(&self, text: &str, network: Network) -> Option<Denial> {
-        guess::guess(text, network)
+        self.seen.guess(text, network)
     }
 }

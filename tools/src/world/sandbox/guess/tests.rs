@@ -35,7 +35,7 @@ fn a_network_that_is_not_there_is_seen_in_many_words() {
 #[test]
 fn an_open_network_is_not_guessed_to_be_closed() {
     let text = "curl: (6) Could not resolve host: example.org";
-    assert_eq!(guess(text, Network::Open), None);
+    assert_eq!(guess_within(text, Network::Open, &[]), None);
 }
 
 #[test]
@@ -88,6 +88,18 @@ fn ordinary_failures_are_left_alone() {
     ] {
         assert_eq!(of(text), None, "{text}");
     }
+}
+
+#[test]
+fn roots_are_remembered_up_to_a_bound() {
+    let text = "bash: /srv/project/run.sh: Permission denied";
+    let seen = SeenRoots::default();
+    assert_eq!(seen.guess(text, Network::Closed), Some(Denial::Files));
+    seen.note(&["/srv/project".into()]);
+    assert_eq!(seen.guess(text, Network::Closed), None);
+    let others: Vec<PathBuf> = (0..SEEN).map(|n| format!("/srv/{n}").into()).collect();
+    seen.note(&others);
+    assert_eq!(seen.guess(text, Network::Closed), Some(Denial::Files));
 }
 
 #[test]
