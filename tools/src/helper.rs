@@ -15,6 +15,7 @@ pub mod charge;
 mod keeper;
 pub mod link;
 pub mod members;
+pub mod relay;
 mod supervisor;
 
 use std::ffi::OsStr;
@@ -43,6 +44,8 @@ pub enum Role {
     Sandbox,
     /// Keeps a job, which outlives the engine.
     Keeper,
+    /// Shows a command in a terminal of the editor, which starts it.
+    Relay,
 }
 
 /// The program that helpers are started from.
@@ -71,11 +74,12 @@ impl Role {
             Self::Supervisor => "terret-supervisor",
             Self::Sandbox => crate::world::sandbox::order::HELPER,
             Self::Keeper => "terret-keeper",
+            Self::Relay => "terret-relay",
         }
     }
 
     fn named(name: &OsStr) -> Option<Self> {
-        [Self::Supervisor, Self::Sandbox, Self::Keeper]
+        [Self::Supervisor, Self::Sandbox, Self::Keeper, Self::Relay]
             .into_iter()
             .find(|role| name == role.name())
     }
@@ -85,6 +89,7 @@ impl Role {
             Self::Supervisor => supervisor::main(),
             Self::Sandbox => crate::world::sandbox::confine::main(),
             Self::Keeper => keeper::main(),
+            Self::Relay => relay::main(std::env::args_os().skip(1)),
         }
     }
 }
@@ -101,6 +106,11 @@ pub extern "C" fn before_main() {
     if let Some(code) = run() {
         std::process::exit(code.into());
     }
+}
+
+/// Whether this program is its own helpers: [`dispatch`] was called.
+pub fn is_available() -> bool {
+    ANSWERS.load(Ordering::Relaxed)
 }
 
 fn run() -> Option<u8> {

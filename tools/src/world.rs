@@ -5,6 +5,7 @@
 //! real path (`Terret spec §5.5`).
 
 pub mod editor;
+pub mod editor_terminal;
 pub mod files;
 pub mod jobs;
 mod open;
@@ -26,6 +27,7 @@ use std::sync::Arc;
 
 use crate::helper::HelperProgram;
 use crate::world::editor::EditorFiles;
+use crate::world::editor_terminal::{Display, EditorTerminals};
 use crate::world::files::{FileError, FileHook, FileOperation, Files};
 use crate::world::jobs::unavailable::NoJobs;
 use crate::world::jobs::{Jobs, JobsSettings, KeptJobs};
@@ -48,6 +50,8 @@ pub struct WorldSettings {
     pub denied: Vec<PathBuf>,
     /// The open buffers, where the client offers them.
     pub editor: Option<Arc<dyn EditorFiles>>,
+    /// Where commands may be shown, where the client offers it.
+    pub editor_terminals: Option<Arc<dyn EditorTerminals>>,
     /// What commands find in their environment.
     pub environment: Environment,
     /// What programs start in; none is no sandbox.
@@ -101,6 +105,7 @@ pub struct World {
     shell: Shell,
     jobs: Arc<dyn Jobs>,
     terminals: Terminals,
+    display: Display,
 }
 
 impl World {
@@ -146,6 +151,7 @@ impl World {
             shell,
             jobs,
             terminals: Terminals::new(settings.terminals),
+            display: Display::new(settings.editor_terminals),
         })
     }
 
@@ -204,6 +210,11 @@ impl World {
     /// Programs on terminals that live between calls.
     pub fn terminals(&self) -> &Terminals {
         &self.terminals
+    }
+
+    /// Where commands are shown beside the call's card.
+    pub fn display(&self) -> &Display {
+        &self.display
     }
 
     /// Ends all that runs in this world, and waits until it is gone.

@@ -29,6 +29,7 @@ pub(crate) struct Config {
     pub redact: RedactConfig,
     pub credentials: CredentialsConfig,
     pub sandbox: SandboxConfig,
+    pub bash: BashConfig,
     pub log: LogConfig,
     pub providers: BTreeMap<String, ProviderConfig>,
 }
@@ -119,6 +120,13 @@ pub(crate) struct DockerConfig {
     pub user: Option<String>,
     pub bin: Option<PathBuf>,
     pub network: Option<String>,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct BashConfig {
+    /// Show commands in the editor's terminal, where it has one.
+    pub editor_terminal: Option<bool>,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]

@@ -617,6 +617,7 @@ impl Engine {
                 orphan_grace: settings.jobs.orphan_grace,
                 ..JobsSettings::new(self.0.places.jobs().join(id.as_str()))
             }),
+            editor_terminals: Some(Arc::clone(editor) as _),
             hooks: vec![Arc::clone(denied) as _],
             environment: Environment {
                 keep: settings.environment_allow.clone(),

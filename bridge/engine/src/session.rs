@@ -13,6 +13,7 @@ use terret_log::{Payload, SessionId, SessionState, Severity, TurnStatus};
 use terret_tools::call::Fault;
 use terret_tools::world::World;
 use terret_tools::world::editor::EditorFiles;
+use terret_tools::world::editor_terminal::EditorTerminals;
 use terret_tools::world::jobs::Jobs;
 use terret_tools::world::sandbox::Sandbox;
 use tokio::sync::{mpsc, oneshot, watch};
@@ -256,9 +257,15 @@ impl SessionHandle {
         self.0.approvals.set_attended(false);
     }
 
+    /// Commands are shown in the face's terminals from now on.
+    pub fn attach_terminals(&self, terminals: Arc<dyn EditorTerminals>) {
+        self.0.editor.set_terminals(Some(terminals));
+    }
+
     /// The face has gone.
     pub fn detach(&self) {
         self.0.editor.set(None);
+        self.0.editor.set_terminals(None);
     }
 
     /// Tells the person something that is no model text.

@@ -16,6 +16,7 @@ mod handshake;
 mod job_card;
 mod options;
 mod sessions;
+mod terminals;
 mod turns;
 mod view;
 
@@ -47,6 +48,8 @@ pub struct FaceSettings {
     pub key_hint: String,
     /// Arguments that make the program ask for a key in a terminal; none when it cannot.
     pub sign_in_arguments: Option<Vec<String>>,
+    /// Show commands in the client's terminals, where it has some.
+    pub editor_terminal: bool,
 }
 
 /// The face of an engine towards one connection.
@@ -115,7 +118,8 @@ impl AcpFace {
     }
 
     fn initialize(&self, raw: &RawParams) -> Result<Value, RpcError> {
-        let client = Client::read(raw)?;
+        let mut client = Client::read(raw)?;
+        client.terminals &= self.settings.editor_terminal;
         let response = handshake::response(&self.engine, &client, &self.settings);
         if self.client.set(client).is_err() {
             return Err(RpcError::invalid_request(

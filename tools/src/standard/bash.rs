@@ -17,6 +17,7 @@ use crate::definition::{Approval, Concurrency, Definition, Kind, Replay};
 use crate::standard::jobs::{self, Start};
 use crate::world::World;
 use crate::world::process::capture::Captured;
+use crate::world::process::live::LiveSink;
 use crate::world::process::tree::signal_name;
 use crate::world::process::{End, Finished, GRACE};
 use crate::world::sandbox::Confinement;
@@ -169,17 +170,26 @@ impl Command {
     async fn run(&self, context: &CallContext, confinement: Confinement) -> Result<Told, Failure> {
         let journal = Arc::clone(&context.journal);
         let call_id = context.call_id.clone();
+        let live: LiveSink = Arc::new(move |text: &str| journal.output(&call_id, text));
         let world = &context.world;
+        let showing = world
+            .display()
+            .show(
+                &context.call_id,
+                (world.scratch(), &world.cwd()),
+                &context.cancel,
+            )
+            .await;
         let command = ShellCommand {
             command: self.text.clone(),
             timeout: self.timeout,
             roots: world.roots(),
-            live: Some(Arc::new(move |text: &str| journal.output(&call_id, text))),
+            live: Some(showing.live(&self.text, live)),
             confinement,
         };
         let result = world
             .shell()
-            .run(world.processes(), command, &context.cancel)
+            .run(world.processes(), command, showing.cancel())
             .await;
         let ShellResult {
             finished,
@@ -202,6 +212,7 @@ impl Command {
             &finished.output.text,
         ));
         remarks.extend(notes);
+        remarks.extend(showing.finish(finished.end).await);
         let text = if finished.output.text.is_empty() {
             "(no output)".to_owned()
         } else {

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::call::{Failure, FileChange, LEDGER_SEPARATOR};
+use crate::call::{Failure, FileChange};
 use crate::world::terminals::{TerminalError, keys};
 
 /// Characters of a title.
@@ -46,22 +46,4 @@ pub(super) fn shown_whole(argument: &str, args: &Value) -> Result<Vec<FileChange
 #[expect(clippy::needless_pass_by_value, reason = "the shape of map_err")]
 pub(super) fn failure(error: TerminalError) -> Failure {
     Failure::new(error.to_string())
-}
-
-/// A program that prints the separator must not write the ledger.
-pub(super) fn harmless(text: String) -> String {
-    if !text.contains(LEDGER_SEPARATOR) {
-        return text;
-    }
-    let lines: Vec<String> = text
-        .split('\n')
-        .map(|line| {
-            if line.trim() == LEDGER_SEPARATOR {
-                format!("| {line}")
-            } else {
-                line.to_owned()
-            }
-        })
-        .collect();
-    lines.join("\n")
 }

@@ -8,7 +8,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use crate::arguments;
-use crate::call::{CallContext, Failure, Output, Tool};
+use crate::call::{CallContext, Failure, Output, Tool, harmless};
 use crate::definition::{Approval, Concurrency, Definition, Kind, Replay};
 use crate::standard::terminal;
 use crate::world::terminals::{Reading, WAIT};
@@ -115,10 +115,10 @@ fn shown(reading: Reading) -> Output {
                     if view.text.is_empty() {
                         "(the screen is empty)".to_owned()
                     } else {
-                        terminal::harmless(view.text)
+                        harmless(view.text)
                     }
                 }
-                None => terminal::harmless(view.text),
+                None => harmless(view.text),
             }
         }
     };

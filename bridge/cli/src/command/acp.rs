@@ -39,6 +39,10 @@ async fn serve_editor(
     environment: impl Environment + 'static,
 ) -> anyhow::Result<ExitCode> {
     let engine = Engine::new(setup.engine_parts(&environment)?);
+    let face = FaceSettings {
+        editor_terminal: setup.config.bash.editor_terminal.unwrap_or_default(),
+        ..face_settings()
+    };
     let (input, output) = stdio::open().context("standard input and output could not be opened")?;
     let mut beside = JoinSet::new();
     let control = ControlServer::start(engine.clone(), &setup.paths.runtime, VERSION)
@@ -50,7 +54,7 @@ async fn serve_editor(
     let mut hang_up = signal(SignalKind::hangup())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
     tokio::select! {
-        ended = serve(engine.clone(), face_settings(), input, output) => {
+        ended = serve(engine.clone(), face, input, output) => {
             tracing::info!(?ended, "the editor is gone");
         }
         gone = stdio::reader_is_gone() => tracing::info!(?gone, "nobody reads the answers any more"),
@@ -80,5 +84,6 @@ pub(crate) fn face_settings() -> FaceSettings {
                    or name a model in config.toml (`terret config path` says where it is)."
                 .to_owned(),
         sign_in_arguments: None,
+        editor_terminal: false,
     }
 }

@@ -158,6 +158,12 @@ fn show(setup: &Setup, environment: &dyn Environment, out: &mut Output) -> anyho
         list(&config.environment.allow),
         origin(!config.environment.allow.is_empty()),
     )?;
+    let terminal = config.bash.editor_terminal;
+    row(
+        "bash.editor_terminal",
+        terminal.unwrap_or_default().to_string(),
+        origin(terminal.is_some()),
+    )?;
     row(
         "redact.patterns",
         list(&config.redact.patterns),

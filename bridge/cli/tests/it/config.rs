@@ -219,7 +219,7 @@ async fn every_setting_is_shown_with_where_it_comes_from() {
     assert!(shown.contains("log.file = none"), "{shown}");
     let log = bench.workspace.beside().join("terret.log");
     bench.configure(&format!(
-        "mode = \"plan\"\n[loop]\nmax_steps = 7\n[log]\nlevel = \"error\"\nfile = \"{}\"\n",
+        "mode = \"plan\"\n[loop]\nmax_steps = 7\n[bash]\neditor_terminal = true\n[log]\nlevel = \"error\"\nfile = \"{}\"\n",
         log.display()
     ));
     let shown = bench.terret(&["config", "show"]).await.ok();
@@ -234,6 +234,10 @@ async fn every_setting_is_shown_with_where_it_comes_from() {
     );
     assert!(
         shown.contains("log.level = \"error\"  # config.toml"),
+        "{shown}"
+    );
+    assert!(
+        shown.contains("bash.editor_terminal = true  # config.toml"),
         "{shown}"
     );
     let file = format!("log.file = \"{}\"  # config.toml", log.display());

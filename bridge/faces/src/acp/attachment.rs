@@ -15,6 +15,7 @@ use super::asks::Asks;
 use super::files::ClientFiles;
 use super::follower::{Follow, Start};
 use super::handshake::Client;
+use super::terminals::{ClientTerminals, OpenTerminals};
 use super::turns::{Turn, Turns};
 
 /// Prompts that may wait for the task that sends them.
@@ -31,6 +32,8 @@ pub(crate) struct Attachment {
     end: CancellationToken,
     driver: Mutex<Option<JoinHandle<()>>>,
     follower: Mutex<Option<Following>>,
+    terminals: Option<ClientTerminals>,
+    open_terminals: OpenTerminals,
     /// What the person is told with the first prompt.
     notice: Arc<Mutex<Option<String>>>,
 }
@@ -62,6 +65,14 @@ impl Attachment {
             session.attach(files);
         }
         let end = CancellationToken::new();
+        let open_terminals = OpenTerminals::default();
+        let terminals = client.terminals.then(|| {
+            let (id, open) = (session.id().as_str(), open_terminals.clone());
+            ClientTerminals::new(&peer, id, open, end.child_token())
+        });
+        if let Some(terminals) = &terminals {
+            session.attach_terminals(Arc::new(terminals.clone()));
+        }
         let (turns, told) = mpsc::channel(MAILBOX);
         let asks = Asks::new(
             peer.clone(),
@@ -92,6 +103,8 @@ impl Attachment {
             end,
             driver: Mutex::new(Some(driver)),
             follower: Mutex::default(),
+            terminals,
+            open_terminals,
             notice,
         }
     }
@@ -122,6 +135,7 @@ impl Attachment {
             session: self.session.clone(),
             asks: self.asks.clone(),
             position: self.position.clone(),
+            terminals: self.open_terminals.clone(),
             stop: stop.clone(),
         };
         let (caught_up, past) = oneshot::channel();
@@ -163,6 +177,9 @@ impl Attachment {
             join(driver).await;
         }
         self.stop_following().await;
+        if let Some(terminals) = &self.terminals {
+            terminals.released().await;
+        }
         self.asks.ended().await;
         self.session.detach();
     }

@@ -43,6 +43,8 @@ pub(crate) struct Card {
     pub started: bool,
     /// Output goes to a terminal that the client draws.
     terminal: bool,
+    /// A terminal of the client's shows the command and its output.
+    held: bool,
     /// A job of this call runs: the card goes on behind the call's result.
     pub job: bool,
     /// Contents for the changes of files, by path.
@@ -92,6 +94,7 @@ impl Card {
             hidden: false,
             started: false,
             terminal: false,
+            held: false,
             job: false,
             changes: Vec::new(),
             output: Output::default(),
@@ -110,6 +113,7 @@ impl Card {
             hidden: false,
             started: false,
             terminal: false,
+            held: false,
             job: false,
             changes: Vec::new(),
             output: Output::default(),
@@ -223,6 +227,20 @@ impl Card {
             .collect()
     }
 
+    /// Gives the card a terminal that the client runs, in the place of text.
+    pub(crate) fn hold(&mut self, id: &str, terminal: &str) -> v1::SessionUpdate {
+        self.held = true;
+        self.terminal = false;
+        self.output = Output::default();
+        let content = v1::ToolCallContent::Terminal(v1::Terminal::new(terminal.to_owned()));
+        update(id, v1::ToolCallUpdateFields::new().content(vec![content]))
+    }
+
+    /// Whether the client's terminal shows the output.
+    pub(crate) fn is_in_terminal(&self) -> bool {
+        self.held
+    }
+
     /// When live output that waits may be shown.
     pub(crate) fn due(&self) -> Option<Instant> {
         let output = &self.output;
@@ -262,6 +280,11 @@ impl Card {
             Err(_) => v1::ToolCallStatus::Failed,
         };
         let fields = v1::ToolCallUpdateFields::new().status(status);
+        if self.held {
+            // The terminal stays; to name one again that was released loses the update
+            // in some clients.
+            return vec![update(id, fields)];
+        }
         let text = result.unwrap_or_else(|error| error);
         if self.terminal {
             let data = if self.output.streamed && result.is_ok() {

@@ -16,6 +16,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::asks::Asks;
 use super::handshake::Client;
+use super::terminals::OpenTerminals;
 use super::view::{Out, Phase, View};
 
 /// Events that are taken at once when they are there.
@@ -32,6 +33,7 @@ pub(crate) struct Follow {
     pub asks: Asks,
     /// Everything before this seq has been queued for the client.
     pub position: watch::Sender<u64>,
+    pub terminals: OpenTerminals,
     pub stop: CancellationToken,
 }
 
@@ -91,6 +93,7 @@ impl Follow {
             self.engine.clone(),
             self.client.clone(),
             self.session.clone(),
+            self.terminals.clone(),
             phase,
         );
         let mut run = Run {
@@ -179,6 +182,7 @@ impl Follow {
         for out in run.view.drain() {
             match out {
                 Out::Update(update) => self.update(update).await?,
+                Out::Terminal(call) => self.terminals.shown(&call),
                 Out::Ask(ask) => self.asks.ask(ask),
                 Out::Decided(id) => self.asks.decided(&id),
             }

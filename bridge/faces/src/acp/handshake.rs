@@ -29,6 +29,8 @@ pub(crate) struct Client {
     pub unattended: bool,
     /// Shows `_meta.terminal_output` as a terminal (Zed's convention).
     pub terminal_output: bool,
+    /// Runs programs in terminals, and config lets commands be shown there.
+    pub terminals: bool,
 }
 
 impl Client {
@@ -53,6 +55,7 @@ impl Client {
             auth_terminal: flag("/clientCapabilities/auth/terminal"),
             unattended: flag("/clientCapabilities/_meta/terret/unattended"),
             terminal_output: flag("/clientCapabilities/_meta/terminal_output"),
+            terminals: flag("/clientCapabilities/terminal"),
         })
     }
 }

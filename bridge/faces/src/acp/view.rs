@@ -24,6 +24,7 @@ use super::diff::{self, text_content};
 use super::handshake::Client;
 use super::job_card::{self, Ended};
 use super::options;
+use super::terminals::OpenTerminals;
 use crate::text::{encoded_len, ends, front, line, pieces};
 use crate::time::iso;
 
@@ -41,6 +42,8 @@ const NOTICE_TITLE: usize = 200;
 /// One thing for the follower to do, in order.
 pub(crate) enum Out {
     Update(v1::SessionUpdate),
+    /// The card before this holds the call's terminal.
+    Terminal(String),
     /// A person is to be asked; the call's card stands before this.
     Ask(Ask),
     /// A question was decided, here or elsewhere.
@@ -61,6 +64,7 @@ pub(crate) struct View {
     engine: Engine,
     client: Client,
     session: SessionHandle,
+    terminals: OpenTerminals,
     cwd: String,
     phase: Phase,
     cards: HashMap<String, Card>,
@@ -76,6 +80,7 @@ impl View {
         engine: Engine,
         client: Client,
         session: SessionHandle,
+        terminals: OpenTerminals,
         phase: Phase,
     ) -> Self {
         let cwd = session.world().cwd().to_string_lossy().into_owned();
@@ -83,6 +88,7 @@ impl View {
             engine,
             client,
             session,
+            terminals,
             cwd,
             phase,
             cards: HashMap::new(),
@@ -433,6 +439,15 @@ impl View {
         let Some(card) = self.cards.get_mut(id).filter(|_| shown) else {
             return;
         };
+        if card.is_in_terminal() {
+            return;
+        }
+        if let Some(terminal) = self.terminals.of(id) {
+            let update = card.hold(id, &terminal);
+            self.update(update);
+            self.out.push(Out::Terminal(id.to_owned()));
+            return;
+        }
         for update in card.output(id, text) {
             self.update(update);
         }
@@ -472,11 +487,16 @@ impl View {
             }
             return;
         }
-        let Some(card) = self.cards.remove(id) else {
+        let Some(mut card) = self.cards.remove(id) else {
             return;
         };
         if !shown || self.phase == Phase::Silent {
             return;
+        }
+        if let Some(terminal) = self.terminals.of(id).filter(|_| !card.is_in_terminal()) {
+            let update = card.hold(id, &terminal);
+            self.update(update);
+            self.out.push(Out::Terminal(id.to_owned()));
         }
         let mut blocks = Vec::new();
         for image in images.iter().take(1) {

@@ -37,6 +37,13 @@ static SCHEMAS: LazyLock<HashMap<&'static str, Validator>> = LazyLock::new(|| {
         ),
         ("fs/read_text_file", schema::<v1::ReadTextFileRequest>()),
         ("fs/write_text_file", schema::<v1::WriteTextFileRequest>()),
+        ("terminal/create", schema::<v1::CreateTerminalRequest>()),
+        (
+            "terminal/wait_for_exit",
+            schema::<v1::WaitForTerminalExitRequest>(),
+        ),
+        ("terminal/kill", schema::<v1::KillTerminalRequest>()),
+        ("terminal/release", schema::<v1::ReleaseTerminalRequest>()),
         ("error", schema::<v1::Error>()),
     ])
 });

@@ -18,6 +18,7 @@ mod approvals;
 mod cancel;
 mod conformance;
 mod control;
+mod editor_terminal;
 mod files;
 mod frames;
 mod handshake;

@@ -39,6 +39,8 @@ pub(crate) struct Setting {
     pub(crate) model: Option<ModelName>,
     pub(crate) tree: &'static str,
     pub(crate) mode: Mode,
+    /// Commands are shown in the editor's terminals.
+    pub(crate) editor_terminal: bool,
 }
 
 impl From<Script> for Setting {
@@ -49,6 +51,7 @@ impl From<Script> for Setting {
             model: Some(scripted()),
             tree: "//- notes.txt\none\ntwo\nthree\n",
             mode: Mode::Ask,
+            editor_terminal: false,
         }
     }
 }
@@ -114,6 +117,7 @@ pub(crate) fn face() -> FaceSettings {
         version: "1.2.3".into(),
         key_hint: "Set ANTHROPIC_API_KEY".into(),
         sign_in_arguments: Some(vec!["auth".into(), "login".into()]),
+        editor_terminal: false,
     }
 }
 
@@ -123,7 +127,11 @@ impl Stage {
         let workspace = Workspace::new(setting.tree).unwrap();
         let gate = Arc::new(Semaphore::new(0));
         let engine = engine(&workspace, &setting, &gate);
-        let (editor, served) = connect(&engine, setting.editor);
+        let face = FaceSettings {
+            editor_terminal: setting.editor_terminal,
+            ..face()
+        };
+        let (editor, served) = connect(&engine, face, setting.editor);
         Self {
             workspace,
             engine,
@@ -151,7 +159,7 @@ impl Stage {
         &self,
         options: impl Into<EditorOptions>,
     ) -> (ScriptedEditor, JoinHandle<terret_acp::Ended>) {
-        connect(&self.engine, options.into())
+        connect(&self.engine, face(), options.into())
     }
 
     /// Ends everything and holds all that was said to the rules of the wire.
@@ -182,12 +190,13 @@ pub(crate) fn judge(transcript: &Transcript) {
 
 fn connect(
     engine: &Engine,
+    face: FaceSettings,
     options: EditorOptions,
 ) -> (ScriptedEditor, JoinHandle<terret_acp::Ended>) {
     let (editor, input, output) = ScriptedEditor::in_process(options);
     (
         editor,
-        tokio::spawn(acp::serve(engine.clone(), face(), input, output)),
+        tokio::spawn(acp::serve(engine.clone(), face, input, output)),
     )
 }
 

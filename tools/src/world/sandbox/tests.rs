@@ -10,12 +10,14 @@ use std::os::unix::net::UnixListener;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::testing::{Place, Ran, find};
 use super::{Confinement, Network, Reach, Sandbox};
 use crate::world::process::End;
 use crate::world::shell::ShellCommand;
+use crate::world::terminals::OpenTerminal;
 use crate::world::{World, WorldSettings};
 
 /// Each provider that works here. Landlock's absence is the kernel's word, bubblewrap's
@@ -539,4 +541,71 @@ fn what_this_kernel_has_is_said() {
     }
     // Shown by `--nocapture`, and by a failure.
     tracing::info!(?names, "providers that work here");
+}
+
+/// Reads until this stands on the screen or among what was written.
+async fn read_until(world: &World, wanted: &str, name: &str) -> String {
+    let deadline = Instant::now() + Duration::from_secs(30);
+    let mut all = String::new();
+    while !all.contains(wanted) {
+        assert!(Instant::now() < deadline, "{name}: no {wanted:?} in {all}");
+        let wait = Duration::from_millis(500);
+        let cancel = CancellationToken::new();
+        let reading = world.terminals().read("t", wait, &cancel).await.unwrap();
+        if let Some(view) = reading.view {
+            all.push_str(&view.text);
+            all.push('\n');
+        }
+        assert_eq!(reading.ended, None, "{name}: {all}");
+    }
+    all
+}
+
+#[tokio::test]
+async fn a_terminal_is_whole_inside() {
+    let place = Place::new();
+    for provider in providers(&place) {
+        let name = provider.name();
+        let world = World::new(WorldSettings {
+            cwd: place.root.clone(),
+            scratch: place.folder.path().join("scratch"),
+            sandbox: Some(Arc::from(provider)),
+            ..WorldSettings::default()
+        })
+        .unwrap();
+        let request = OpenTerminal {
+            name: "t".to_owned(),
+            argv: ["bash", "--norc", "--noprofile"].map(Into::into).to_vec(),
+            cwd: place.root.clone(),
+            confinement: Confinement::default(),
+        };
+        let terminals = world.terminals();
+        terminals.open(world.processes(), request).await.unwrap();
+        let cancel = CancellationToken::new();
+        let type_in = async |text: &str| {
+            terminals.input("t", text, &cancel).await.unwrap();
+        };
+        // Size and controlling terminal are the program's to ask for.
+        type_in("stty size < /dev/tty; echo made > made; [ -t 0 ] && echo all $((1 + 1))\n").await;
+        let text = read_until(&world, "all 2", name).await;
+        assert!(text.contains("\n24 80\n"), "{name}: {text}");
+        // Job control needs the terminal to be the session's own.
+        type_in("echo be''gun; sleep 600\n").await;
+        read_until(&world, "\nbegun", name).await;
+        type_in("<C-c>").await;
+        // What is typed before it has come is flushed with it.
+        read_until(&world, "^C", name).await;
+        type_in("echo status $?\n").await;
+        read_until(&world, "status 130", name).await;
+        type_in(&format!("cat {}/secret\n", place.outside.display())).await;
+        read_until(&world, "secret: ", name).await;
+        if find("less").is_some() {
+            type_in("less made\n").await;
+            read_until(&world, "(END)", name).await;
+            type_in("q").await;
+            read_until(&world, "less made", name).await;
+        }
+        world.shutdown().await;
+        assert!(place.root.join("made").exists(), "{name}");
+    }
 }
