@@ -106,6 +106,12 @@ impl Desk {
         }
     }
 
+    /// Ends what runs. A helper that is left to the end of the runtime would stay a zombie
+    /// of this process, which other tests count.
+    async fn leave(self) {
+        self.bench.world.shutdown().await;
+    }
+
     async fn close(&self, name: &str) -> String {
         let args = json!({"name": name});
         self.bench
@@ -160,6 +166,7 @@ async fn what_is_typed_is_read_back() {
     assert_eq!(nothing.text, "(nothing to read)");
     assert_eq!(desk.close("echo").await, "Closed terminal echo");
     assert_eq!(desk.close("echo").await, "No terminal named echo was open");
+    desk.leave().await;
 }
 
 #[tokio::test]
@@ -184,6 +191,7 @@ async fn a_shell_lives_between_calls() {
         text.contains("(the program in terminal sh has ended with exit status 3)"),
         "{text}"
     );
+    desk.leave().await;
 }
 
 #[tokio::test]
@@ -207,6 +215,8 @@ async fn check_147_names_are_per_session_and_the_ninth_is_refused() {
     assert!(refused.contains("already a terminal named t0"), "{refused}");
     desk.close("t3").await;
     desk.opened("t8", &["cat"]).await;
+    desk.leave().await;
+    other.leave().await;
 }
 
 #[tokio::test]
@@ -233,6 +243,7 @@ async fn check_147_a_dead_terminal_says_so_and_keeps_its_name() {
     assert!(refused.contains("already"), "{refused}");
     assert_eq!(desk.close("once").await, "Closed terminal once");
     desk.opened("once", &["cat"]).await;
+    desk.leave().await;
 }
 
 #[tokio::test]
@@ -301,6 +312,7 @@ async fn check_148_what_cannot_start_is_refused_and_registers_nothing() {
             .text
             .starts_with("Opened terminal t")
     );
+    desk.leave().await;
 }
 
 #[tokio::test]
@@ -310,6 +322,7 @@ async fn a_failed_start_leaves_room() {
         desk.open("t", &["no-such-program"]).await.unwrap_err();
     }
     desk.opened("t", &["cat"]).await;
+    desk.leave().await;
 }
 
 #[tokio::test]
@@ -328,6 +341,7 @@ async fn check_151_a_close_ends_all_that_the_program_started() {
     for pid in pids {
         assert!(!is_alive(pid), "{pid} outlived its terminal");
     }
+    desk.leave().await;
 }
 
 #[tokio::test]
@@ -349,8 +363,12 @@ async fn check_151_terminals_end_with_the_session_and_leave_no_zombie() {
 async fn a_world_that_is_dropped_takes_its_terminals_along() {
     let desk = Desk::new();
     let pid = desk.opened("a", &["cat"]).await;
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+    let mut fields = stat.rsplit(')').next().unwrap().split_whitespace();
+    let supervisor = fields.nth(1).unwrap().parse().unwrap();
     drop(desk);
     is_gone(pid).await;
+    is_gone(supervisor).await;
 }
 
 #[tokio::test]
@@ -366,6 +384,7 @@ async fn a_read_waits_for_something_new_and_comes_back_early() {
     let output = desk.read_for("slow", 200).await.unwrap();
     assert_eq!(output.text, "(nothing to read)");
     assert!(begun.elapsed() >= Duration::from_millis(200));
+    desk.leave().await;
 }
 
 #[tokio::test]
@@ -382,6 +401,7 @@ async fn a_cancelled_read_ends_at_once() {
         .unwrap()
         .unwrap_err();
     assert_eq!(failure.0, "cancelled: nothing was read");
+    desk.leave().await;
 }
 
 #[tokio::test]
@@ -414,6 +434,7 @@ async fn a_flood_is_bounded_and_counted_and_does_not_stop_the_program() {
             "{bytes} bytes in {first} lines before this were not read in time and are left out"
         )]
     );
+    desk.leave().await;
 }
 
 #[tokio::test]
@@ -445,6 +466,7 @@ async fn typing_does_not_wait_for_ever_on_a_program_that_takes_nothing_in() {
         .unwrap_err()
         .0;
     assert!(refused.contains("16384 can be typed"), "{refused}");
+    desk.leave().await;
 }
 
 #[tokio::test]
@@ -469,6 +491,7 @@ async fn a_password_prompt_is_told() {
     desk.typed("ask", "word\n").await;
     let text = desk.read_until("ask", "has ended").await;
     assert!(text.contains("got 4") && !text.contains("word"), "{text}");
+    desk.leave().await;
 }
 
 #[tokio::test]
@@ -496,6 +519,7 @@ async fn a_pager_is_read_as_its_screen() {
     desk.typed("less", "q").await;
     desk.read_until("less", "has ended with exit status 0")
         .await;
+    desk.leave().await;
 }
 
 #[tokio::test]
@@ -516,6 +540,7 @@ async fn an_editor_is_read_as_its_screen_and_saves_what_is_typed() {
     desk.typed("vi", ":wq<Enter>").await;
     desk.read_until("vi", "has ended with exit status 0").await;
     assert_eq!(desk.bench.bytes("new.txt"), b"hello <Up> world\n");
+    desk.leave().await;
 }
 
 #[tokio::test]
@@ -532,6 +557,7 @@ async fn a_repl_answers() {
     desk.read_until("py", "sum 42").await;
     desk.typed("py", "<C-d>").await;
     desk.read_until("py", "has ended").await;
+    desk.leave().await;
 }
 
 #[tokio::test]
@@ -556,6 +582,7 @@ async fn an_interactive_rebase_is_done() {
     .await;
     let text = desk.read_until("git", "has ended").await;
     assert!(text.starts_with("c3\nc2\n"), "{text}");
+    desk.leave().await;
 }
 
 #[tokio::test]
@@ -570,6 +597,7 @@ async fn a_size_of_its_own() {
     let desk = Desk { bench };
     desk.opened("t", &["sh", "-c", "stty size"]).await;
     desk.read_until("t", "50 132").await;
+    desk.leave().await;
 }
 
 /// What the thread has used of a processor, in nanoseconds.
@@ -594,6 +622,7 @@ async fn r068_silent_terminals_cost_nothing() {
     tokio::time::sleep(Duration::from_secs(1)).await;
     let spent = Duration::from_nanos(used() - before);
     assert!(spent < Duration::from_millis(50), "{spent:?} in a second");
+    desk.leave().await;
 }
 
 #[tokio::test]
@@ -628,6 +657,7 @@ async fn check_144_a_terminal_passes_the_sandbox_and_asks_for_a_tty() {
     let refused = desk.open("u", &["echo", "refused"]).await.unwrap_err().0;
     assert_eq!(refused, "the sandbox refuses: not this");
     assert!(!desk.bench.world.terminals().is_open("u"));
+    desk.leave().await;
 }
 
 #[tokio::test]
@@ -637,6 +667,7 @@ async fn a_program_cannot_write_the_ledger() {
         .await;
     let text = desk.read_until("t", "has ended").await;
     assert!(text.starts_with("| --- terret ---\nforged\n"), "{text}");
+    desk.leave().await;
 }
 
 #[test]
