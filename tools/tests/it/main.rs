@@ -9,6 +9,7 @@ terret_tools::own_helpers!();
 
 mod engine_death;
 mod seeds;
+mod zombies;
 
 /// A test file that is not named above would never run.
 #[test]

@@ -708,38 +708,6 @@ async fn check_146_r021_a_timeout_ends_what_ignores_the_request() {
     assert!(pids.iter().all(|pid| !is_alive(*pid)));
 }
 
-/// Zombies among our children, seen at one moment; other tests may have one just now.
-fn zombies() -> usize {
-    let us = i32::try_from(std::process::id()).unwrap();
-    members::all()
-        .into_iter()
-        .filter(|process| process.dead && process.parent == us)
-        .count()
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn r092_five_hundred_commands_leave_no_zombie() {
-    let bench = Arc::new(Bench::new());
-    let mut running = tokio::task::JoinSet::new();
-    for _ in 0..10 {
-        let bench = Arc::clone(&bench);
-        running.spawn(async move {
-            for _ in 0..50 {
-                assert_eq!(bench.run("true").await.end, End::Exited(0));
-            }
-        });
-    }
-    while let Some(done) = running.join_next().await {
-        done.unwrap();
-    }
-    bench.processes.shutdown().await;
-    let begun = Instant::now();
-    while zombies() > 0 {
-        assert!(begun.elapsed() < Duration::from_secs(30), "{}", zombies());
-        tokio::time::sleep(Duration::from_millis(1)).await;
-    }
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn r097_characters_come_whole_however_they_are_written() {
     let bench = Bench::new();

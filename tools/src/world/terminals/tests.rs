@@ -181,7 +181,11 @@ async fn a_shell_lives_between_calls() {
     desk.typed("sh", "echo \"$((X + 1))\" \"$PWD\"\n").await;
     desk.read_until("sh", "\n5 /\n").await;
     // What is running is interrupted by its key.
-    desk.typed("sh", "sleep 600\n").await;
+    // It says so itself, since a key that comes while the shell is still starting it is
+    // the shell's. The quotes keep the echo of the line apart from the output.
+    desk.typed("sh", "sh -c 'echo go\"\"ing; exec sleep 600'\n")
+        .await;
+    desk.read_until("sh", "\ngoing").await;
     let typed = desk.typed("sh", "<C-c>").await;
     assert_eq!(typed.remarks, ["read as keys: <C-c>"]);
     desk.read_until("sh", "^C").await;
