@@ -5,9 +5,11 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use rustix::process::{Pid, Signal, kill_process_group};
 use serde_json::{Value, json};
-use terret_fixtures::{PermissionPolicy, Reply, Script, ScriptedEditor, process};
+use terret_fixtures::{
+    EditorOptions, PermissionPolicy, Preset, Reply, Script, ScriptedEditor, process,
+};
 
-use crate::support::{Bench, PATIENCE, count, file_text, last};
+use crate::support::{Bench, PATIENCE, count, file_text, last, signal};
 
 /// What a card may take beyond the job's end (R096), and what a loaded machine may add.
 const AT_ONCE: Duration = Duration::from_millis(500 + 1000);
@@ -61,8 +63,7 @@ fn status_of(editor: &ScriptedEditor, mark: usize, call: &str) -> Value {
         .unwrap_or_default()
         .iter()
         .filter_map(|frame| frame.update())
-        .filter(|(_, update)| update["toolCallId"] == call && !update["status"].is_null())
-        .last()
+        .rfind(|(_, update)| update["toolCallId"] == call && !update["status"].is_null())
         .map(|(_, update)| update["status"].clone())
         .unwrap_or_default()
 }
@@ -183,37 +184,59 @@ async fn r023_each_end_is_on_its_card_at_once_and_told_to_the_model_in_one_line(
 
 #[tokio::test]
 async fn r096_a_job_that_ends_between_turns_shows_at_once() {
-    let bench = Bench::new(
-        "",
-        starting(&["sleep 1.5; echo the last line; date +%s%3N > ended; exit 3"]),
-    );
-    let (editor, session) = go(&bench).await;
-    let mark = editor.mark();
-    assert_eq!(status_of(&editor, 0, "j1"), "in_progress");
-    let update = card(&editor, mark, "j1", "failed").await;
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
-    let ended: u64 = bench
-        .workspace
-        .read("ended")
-        .unwrap()
-        .trim()
-        .parse()
-        .unwrap();
-    let took = now.saturating_sub(Duration::from_millis(ended));
-    assert!(took < AT_ONCE, "{took:?}");
-    let text = update["content"].to_string();
-    for part in ["the last line", "exited with status 3 after 1."] {
-        assert!(text.contains(part), "{text}");
+    for preset in [Preset::full(), Preset::bare()] {
+        let has_notices = preset.name == "full";
+        let bench = Bench::new(
+            "",
+            starting(&["sleep 1.5; echo the last line; date +%s%3N > ended; exit 3"]),
+        );
+        let options = EditorOptions {
+            limit: PATIENCE,
+            ..preset.into()
+        };
+        let editor = ScriptedEditor::spawn(bench.acp(), options).unwrap();
+        editor.initialize().await.unwrap();
+        let session = editor.new_session(bench.workspace.root()).await.unwrap();
+        editor.prompt(&session, "go").await.unwrap();
+        let mark = editor.mark();
+        assert_eq!(status_of(&editor, 0, "j1"), "in_progress");
+        let update = card(&editor, mark, "j1", "failed").await;
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+        let ended: u64 = bench
+            .workspace
+            .read("ended")
+            .unwrap()
+            .trim()
+            .parse()
+            .unwrap();
+        let took = now.saturating_sub(Duration::from_millis(ended));
+        assert!(took < AT_ONCE, "{took:?}");
+        let text = update["content"].to_string();
+        for part in ["the last line", "exited with status 3 after 1."] {
+            assert!(text.contains(part), "{text}");
+        }
+        assert_eq!(
+            update["rawOutput"]["outcome"],
+            json!({"how": "exited", "status": 3})
+        );
+        if has_notices {
+            let notice = editor.wait_update(mark, "notice").await.unwrap();
+            let title = notice["title"].as_str().unwrap();
+            assert!(title.contains("exited with status 3"), "{title}");
+        }
+        // Where there is no place for it, nothing of it is shown as the agent's words.
+        let frames = editor.transcript().frames;
+        let of_kind = |kind: &str| {
+            frames[mark..]
+                .iter()
+                .filter(|frame| frame.update_kind() == Some(kind))
+                .count()
+        };
+        assert_eq!(of_kind("agent_message_chunk"), 0);
+        assert_eq!(of_kind("notice"), usize::from(has_notices));
+        assert_eq!(count(&bench.events(&session).await, "job/ended"), 1);
+        editor.finish().await.unwrap();
     }
-    // Nothing of it is shown as the agent's words.
-    let frames = editor.transcript().frames;
-    let said = frames[mark..]
-        .iter()
-        .filter(|frame| frame.update_kind() == Some("agent_message_chunk"))
-        .count();
-    assert_eq!(said, 0);
-    let events = bench.events(&session).await;
-    assert_eq!(count(&events, "job/ended"), 1);
 }
 
 #[tokio::test]
@@ -501,7 +524,90 @@ async fn sixty_four_jobs_at_once_each_have_their_end() {
                 .all(|event| event["payload"]["outcome"] == json!({"how": "exited", "status": 0}))
         );
     }
+    // Keepers are waited for like everything else that the agent starts (R092).
+    let agent = editor.pid().unwrap();
+    until("no zombie is left", PATIENCE, || zombies(agent) == 0).await;
     editor.finish().await.unwrap();
+}
+
+/// Ended children of a process that it has not waited for.
+fn zombies(parent: u32) -> usize {
+    std::fs::read_dir("/proc")
+        .unwrap()
+        .flatten()
+        .filter_map(|entry| std::fs::read_to_string(entry.path().join("stat")).ok())
+        .filter(|stat| {
+            let mut fields = stat
+                .rsplit_once(')')
+                .map_or("", |(_, fields)| fields)
+                .split_whitespace();
+            fields.next() == Some("Z") && fields.next() == Some(&parent.to_string())
+        })
+        .count()
+}
+
+/// Processor time that a process has used, in clock ticks of 10 ms.
+fn ticks(pid: u32) -> u64 {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+    let (_, fields) = stat.rsplit_once(')').unwrap();
+    fields
+        .split_whitespace()
+        .skip(11)
+        .take(2)
+        .map(|field| field.parse::<u64>().unwrap())
+        .sum()
+}
+
+#[tokio::test]
+async fn r068_silent_jobs_cost_nothing_while_nobody_asks() {
+    const IDLE: Duration = Duration::from_secs(6);
+    let bench = Bench::new(
+        "",
+        starting(&[
+            "echo $PPID >> keepers; sleep 3711",
+            "echo $PPID >> keepers; sleep 3712",
+        ]),
+    );
+    let (editor, _session) = go(&bench).await;
+    let keepers = bench.workspace.path("keepers");
+    until("both run", PATIENCE, || {
+        std::fs::read_to_string(&keepers).is_ok_and(|text| text.lines().count() == 2)
+    })
+    .await;
+    let mut all = pids(&bench.workspace.read("keepers").unwrap());
+    all.push(editor.pid().unwrap());
+    // What the turn left to be done is done.
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    let used = || all.iter().map(|pid| ticks(*pid)).sum::<u64>();
+    let before = used();
+    tokio::time::sleep(IDLE).await;
+    let after = used();
+    // 0.5 % of 6 s is 3 ticks.
+    assert!(after - before <= 3, "{} ticks in {IDLE:?}", after - before);
+    editor.finish().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_job_whose_keeper_is_killed_is_lost_and_leaves_no_process() {
+    let bench = Bench::new(
+        "",
+        starting(&[
+            "echo seen; setsid sleep 3701 & echo $! >> pids; echo $$ >> pids; echo $PPID > keeper; sleep 3702",
+        ]),
+    );
+    let (editor, _session) = go(&bench).await;
+    let keeper = pids(&file_text(&bench.workspace.path("keeper")).await)[0];
+    let pids = pids(&bench.workspace.read("pids").unwrap());
+    signal(keeper, Signal::KILL);
+    let update = card(&editor, 0, "j1", "failed").await;
+    assert!(
+        update["content"].to_string().contains("was lost"),
+        "{update}"
+    );
+    until("all are gone", GONE, || {
+        pids.iter().all(|pid| !process::is_alive(*pid))
+    })
+    .await;
 }
 
 #[tokio::test]

@@ -1,5 +1,11 @@
 //! Words and lines about jobs, and the jobs that the engine's unit tests play with.
 
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test that cannot go on should stop at the place"
+)]
+
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 

@@ -2,6 +2,7 @@
 
 #![expect(
     clippy::unwrap_used,
+    clippy::disallowed_methods,
     reason = "a test that cannot go on should stop at the place"
 )]
 

@@ -308,7 +308,7 @@ fn a_script_that_is_not_there_is_named() {
 #[tokio::test]
 async fn what_a_group_of_the_pattern_found_is_said_and_called_with() {
     let script = script(
-        r#"{"match":"job (\S+)( now)?","say":"I look at {{1}}{{2}}.","calls":[{"name":"Look","args":{"id":"{{1}}"}}]}"#,
+        r#"{"match":"job (\\S+)( now)?","say":"I look at {{1}}{{2}}.","calls":[{"name":"Look","args":{"id":"{{1}}"}}]}"#,
     );
     let asked = [result("Started the job a\"7")];
     assert_eq!(text(&script, &asked).await, "I look at a\"7.");
