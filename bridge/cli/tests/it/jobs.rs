@@ -478,7 +478,7 @@ async fn a_person_stops_a_job_by_its_slash_command_and_by_the_command_line() {
     let refused = process::run(inside, PATIENCE).await.unwrap();
     assert_eq!(refused.status.code(), Some(1));
     assert!(String::from_utf8_lossy(&refused.stderr).contains("may not decide about the agent"));
-    let wrong = bench.terret(&["jobs", "stop", "job-f"]).await;
+    let wrong = bench.terret(&["jobs", "stop", "job-none"]).await;
     assert_eq!(wrong.code, Some(1), "{wrong:?}");
     let short = ids[1].trim_start_matches("job-");
     let stopped = bench.terret(&["jobs", "stop", &short[..8]]).await.ok();
