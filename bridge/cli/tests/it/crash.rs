@@ -95,7 +95,7 @@ async fn r018_a_killed_agent_leaves_no_process() {
 async fn r018_a_killed_agent_leaves_no_process_in_its_sandbox() {
     let command = "setsid bash -c 'exec sleep 3641' >/dev/null 2>&1 &
         (setsid bash -c '(exec >/dev/null 2>&1; exec sleep 3642) & exit' &)
-        touch all; sleep 3643";
+        echo all > all; sleep 3643";
     let bench = Bench::new("", bash(command));
     let (mut editor, session) = bench.session(PermissionPolicy::AllowOnce).await;
     editor.start_prompt(&session, "go").await.unwrap();

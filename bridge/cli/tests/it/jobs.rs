@@ -68,6 +68,11 @@ fn status_of(editor: &ScriptedEditor, mark: usize, call: &str) -> Value {
         .unwrap_or_default()
 }
 
+/// Jobs whose process ids mean the same to them and to us.
+fn unconfined(tree: &str, script: Script) -> Bench {
+    Bench::new(tree, script).unconfined()
+}
+
 /// The ids of the session's jobs in the order of their starts.
 async fn ids(bench: &Bench, session: &str) -> Vec<String> {
     bench
@@ -126,7 +131,7 @@ async fn loaded(bench: &Bench, session: &str) -> ScriptedEditor {
 
 #[tokio::test]
 async fn r018_the_editor_goes_and_its_jobs_with_it() {
-    let bench = Bench::new(
+    let bench = unconfined(
         "",
         starting(&["trap '' TERM HUP; \
              setsid sh -c 'trap \"\" TERM HUP; echo $$ >> pids; sleep 3641' & \
@@ -152,7 +157,7 @@ async fn r018_the_editor_goes_and_its_jobs_with_it() {
 
 #[tokio::test]
 async fn r023_each_end_is_on_its_card_at_once_and_told_to_the_model_in_one_line() {
-    let bench = Bench::new(
+    let bench = unconfined(
         "",
         starting(&["echo one", "sleep 0.2; exit 4", "echo three"]),
     );
@@ -186,7 +191,7 @@ async fn r023_each_end_is_on_its_card_at_once_and_told_to_the_model_in_one_line(
 async fn r096_a_job_that_ends_between_turns_shows_at_once() {
     for preset in [Preset::full(), Preset::bare()] {
         let has_notices = preset.name == "full";
-        let bench = Bench::new(
+        let bench = unconfined(
             "",
             starting(&["sleep 1.5; echo the last line; date +%s%3N > ended; exit 3"]),
         );
@@ -252,7 +257,7 @@ async fn a_job_that_ends_during_a_turn_is_told_in_that_turn() {
                 ),
         )
         .reply(Reply::on("").say("done"));
-    let bench = Bench::new("", script);
+    let bench = unconfined("", script);
     let (editor, session) = bench.session(PermissionPolicy::AllowOnce).await;
     let prompt = editor.start_prompt(&session, "go").await.unwrap();
     card(&editor, 0, "j1", "completed").await;
@@ -267,7 +272,7 @@ async fn a_job_that_ends_during_a_turn_is_told_in_that_turn() {
 #[tokio::test]
 async fn r099_and_check_154_a_job_outlives_a_killed_agent_and_is_collected_as_if_nothing_had_happened()
  {
-    let bench = Bench::new(
+    let bench = unconfined(
         "",
         starting(&[
             "echo before; echo $$ > pid; while [ ! -e over ]; do sleep 0.05; done; echo after; exit 5",
@@ -328,7 +333,7 @@ async fn r099_and_check_154_a_job_outlives_a_killed_agent_and_is_collected_as_if
 
 #[tokio::test]
 async fn r099_what_became_of_a_job_without_an_agent_is_on_its_card_when_the_session_is_loaded() {
-    let bench = Bench::new(
+    let bench = unconfined(
         "",
         starting(&[
             "while [ ! -e over ]; do sleep 0.05; done; echo all well; echo > first",
@@ -371,7 +376,7 @@ async fn r099_what_became_of_a_job_without_an_agent_is_on_its_card_when_the_sess
 
 #[tokio::test]
 async fn a_call_that_a_crash_kept_from_its_result_finds_its_job_and_starts_no_second_one() {
-    let bench = Bench::new("", starting(&["echo $$ >> runs; sleep 3651"]));
+    let bench = unconfined("", starting(&["echo $$ >> runs; sleep 3651"]));
     let editor = group_leader(&bench).await;
     let session = editor.new_session(bench.workspace.root()).await.unwrap();
     editor.prompt(&session, "go").await.unwrap();
@@ -422,7 +427,7 @@ async fn checks_149_and_150_the_ninth_job_is_refused_and_a_collected_one_frees_i
 
 #[tokio::test]
 async fn jobs_of_two_sessions_are_kept_apart_and_a_deleted_session_takes_its_jobs_along() {
-    let bench = Bench::new("", starting(&["echo $$ >> pids; sleep 3671"]));
+    let bench = unconfined("", starting(&["echo $$ >> pids; sleep 3671"]));
     let (editor, first) = go(&bench).await;
     let id = ids(&bench, &first).await.pop().unwrap();
     let second = editor.new_session(bench.workspace.root()).await.unwrap();
@@ -458,7 +463,7 @@ async fn jobs_of_two_sessions_are_kept_apart_and_a_deleted_session_takes_its_job
 
 #[tokio::test]
 async fn a_person_stops_a_job_by_its_slash_command_and_by_the_command_line() {
-    let bench = Bench::new("", starting(&["sleep 3681", "sleep 3682"]));
+    let bench = unconfined("", starting(&["sleep 3681", "sleep 3682"]));
     let (editor, session) = go(&bench).await;
     let ids = ids(&bench, &session).await;
     editor
@@ -561,7 +566,7 @@ fn ticks(pid: u32) -> u64 {
 #[tokio::test]
 async fn r068_silent_jobs_cost_nothing_while_nobody_asks() {
     const IDLE: Duration = Duration::from_secs(6);
-    let bench = Bench::new(
+    let bench = unconfined(
         "",
         starting(&[
             "echo $PPID >> keepers; sleep 3711",
@@ -589,7 +594,7 @@ async fn r068_silent_jobs_cost_nothing_while_nobody_asks() {
 
 #[tokio::test]
 async fn a_job_whose_keeper_is_killed_is_lost_and_leaves_no_process() {
-    let bench = Bench::new(
+    let bench = unconfined(
         "",
         starting(&[
             "echo seen; setsid sleep 3701 & echo $! >> pids; echo $$ >> pids; echo $PPID > keeper; sleep 3702",
@@ -617,7 +622,7 @@ async fn a_kept_job_outlives_its_editor_and_a_held_turn_waits_for_its_end() {
     let script = Script::new()
         .reply(Reply::on("^go$").call_as("j1", "job_start", args))
         .reply(Reply::on("").say("done"));
-    let bench = Bench::new("", script);
+    let bench = unconfined("", script);
     bench.configure("[jobs]\nturn = \"hold\"\n");
     let (editor, session) = go(&bench).await;
     editor.finish().await.unwrap();

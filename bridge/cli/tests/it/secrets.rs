@@ -285,7 +285,16 @@ async fn r137_everything_is_private_whatever_the_umask() {
     // Looked at while it runs, so that sockets and locks are there.
     let found = files(&home);
     assert!(found.len() > 8, "{found:?}");
-    for path in found.iter().filter(|path| **path != given) {
+    // What a sandbox makes as places to mount on lies behind a private folder.
+    let behind = home.join("cache/outputs");
+    let is_shown = |path: &&std::path::PathBuf| {
+        path.strip_prefix(&behind)
+            .is_ok_and(|inside| inside.components().count() > 2)
+    };
+    for path in found
+        .iter()
+        .filter(|path| **path != given && !is_shown(path))
+    {
         let metadata = std::fs::symlink_metadata(path).unwrap();
         assert_eq!(
             metadata.mode() & 0o077,

@@ -26,6 +26,7 @@ pub(crate) const END: Duration = Duration::from_millis(2000 + 500);
 pub(crate) struct Bench {
     pub workspace: Workspace,
     script: PathBuf,
+    is_confined: bool,
 }
 
 impl Bench {
@@ -37,6 +38,7 @@ impl Bench {
         Self {
             workspace,
             script: path,
+            is_confined: true,
         }
     }
 
@@ -60,8 +62,9 @@ impl Bench {
 
     /// Commands run as we do, where a test needs process ids that mean the same inside and
     /// outside, or a program that no sandbox shows.
-    pub(crate) fn unconfined(self) -> Self {
-        self.configure("[sandbox]\nprovider = \"none\"\n");
+    pub(crate) fn unconfined(mut self) -> Self {
+        self.is_confined = false;
+        self.configure("");
         self
     }
 
@@ -71,7 +74,12 @@ impl Bench {
         std::fs::create_dir_all(&folder).unwrap();
         // In one step, so that a process that watches the file sees it whole.
         let whole = folder.join("config.toml.new");
-        std::fs::write(&whole, text).unwrap();
+        let sandbox = if self.is_confined {
+            ""
+        } else {
+            "\n[sandbox]\nprovider = \"none\"\n"
+        };
+        std::fs::write(&whole, format!("{text}{sandbox}")).unwrap();
         std::fs::rename(whole, folder.join("config.toml")).unwrap();
     }
 
