@@ -6,7 +6,7 @@ pub mod choice;
 pub mod confine;
 pub mod docker;
 pub mod ground;
-mod guarded;
+pub mod guarded;
 pub mod guess;
 mod helper_file;
 pub mod landlock;

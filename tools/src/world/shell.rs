@@ -24,6 +24,7 @@ use tokio_util::sync::CancellationToken;
 use crate::world::process::live::LiveSink;
 use crate::world::process::{End, Finished, ProcessError, Processes, Program, Watch};
 use crate::world::sandbox::Confinement;
+use crate::world::sandbox::guarded::Unmade;
 use crate::world::shell::carried::{Carried, Report};
 
 /// Room for the report: folder and exported variables.
@@ -212,11 +213,26 @@ impl Shell {
             timeout: Some(command.timeout),
             live: command.live,
         };
+        // Where such files are protected, a person counts on it; those that are new cannot be.
+        let is_guarded =
+            command.confinement != Confinement::Outside && processes.sandbox().may_isolate();
+        let roots = if is_guarded {
+            command.roots.clone()
+        } else {
+            Vec::new()
+        };
+        let unmade = tokio::task::spawn_blocking(move || Unmade::of(&roots))
+            .await
+            .unwrap_or_default();
         let finished = processes
             .start(program, watch)
             .await?
             .finish(cancel)
             .await?;
+        let made = tokio::task::spawn_blocking(move || unmade.made())
+            .await
+            .unwrap_or_default();
+        remarks.extend(made.iter().map(|name| made_remark(name)));
         // A report of a command that we ended says where it was, not where it meant to be.
         if matches!(finished.end, End::Exited(_)) {
             let reported = if is_remote {
@@ -310,6 +326,16 @@ const FIXED: &[(&str, &str)] = &[
     ("GIT_EDITOR", NO_EDITOR),
     ("GIT_SEQUENCE_EDITOR", NO_EDITOR),
 ];
+
+/// What runs code later is new in the workspace: the person is to know.
+fn made_remark(name: &Path) -> String {
+    format!(
+        "the command made `{}`, which other programs may run code from ({}); have a person look at it before they do",
+        name.display(),
+        crate::world::protection::reason(name)
+            .unwrap_or("git is told by it where its configuration is")
+    )
+}
 
 /// A shell's environment before anything is carried.
 fn base_environment(environment: &BTreeMap<OsString, OsString>) -> BTreeMap<OsString, OsString> {

@@ -201,7 +201,10 @@ impl View {
             mounts.bind("--ro-bind", Path::new("/proc"));
         }
         match &self.temporary {
-            Some(folder) => mounts.onto("--bind", folder, Path::new("/tmp")),
+            Some(folder) => {
+                mounts.onto("--bind", folder, Path::new("/tmp"));
+                self.private_mount_points(mounts);
+            }
             None => mounts.at("--tmpfs", "/tmp"),
         }
         mounts.at("--tmpfs", "/var/tmp");
@@ -244,6 +247,33 @@ impl View {
         }
         mounts.onto("--ro-bind", helper, &Path::new(INSIDE).join(HELPER));
         mounts.at("--remount-ro", "/");
+    }
+
+    /// What is mounted below `/tmp` needs folders there, which lie in the session's own
+    /// temporary folder and stay: they are nobody else's.
+    fn private_mount_points(&self, mounts: &mut Mounts) {
+        // The home folder is memory, and what lies below it needs nothing here.
+        let is_in_home = |path: &Path| {
+            let home = self.home.as_deref();
+            home.is_some_and(|home| path != home && path.starts_with(home))
+        };
+        let places = self
+            .readable
+            .iter()
+            .chain(&self.writable)
+            .chain(&self.temporary)
+            .chain(&self.home);
+        let mut folders: Vec<&Path> = places
+            .flat_map(|path| path.ancestors())
+            .filter(|path| path.starts_with("/tmp") && *path != Path::new("/tmp"))
+            .filter(|path| path.is_dir() && !is_in_home(path))
+            .collect();
+        folders.sort_unstable();
+        folders.dedup();
+        for folder in folders {
+            mounts.0.extend(["--perms", "0700"].map(OsString::from));
+            mounts.at("--dir", folder);
+        }
     }
 
     /// For Landlock, which knows nothing of mounts that are read-only anyway.

@@ -125,6 +125,11 @@ impl Sandbox for Found {
         }
     }
 
+    fn shares_descriptors(&self) -> bool {
+        // All that are looked for do, and asking must not look.
+        true
+    }
+
     fn guess(&self, text: &str, network: Network) -> Option<Denial> {
         self.get().ok()?.guess(text, network)
     }

@@ -9,7 +9,7 @@ use std::path::{Component, Path, PathBuf};
 
 /// How a root's protected files are mounted.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Guarded {
+pub struct Guarded {
     /// Git folders outside the roots that a commit in them writes to.
     pub write: Vec<PathBuf>,
     /// Mounted on themselves, since a mount point cannot be renamed or removed.
@@ -50,13 +50,22 @@ const NESTED: &[(&str, &str)] = &[
     (".config/fish", "conf.d"),
 ];
 
+/// Of a repository in the root: itself, and what tells git where its configuration is.
+const IN_GIT: &[&str] = &[
+    ".git",
+    ".git/config",
+    ".git/config.worktree",
+    ".git/commondir",
+    ".git/hooks",
+];
+
 /// Entries of a root that are looked at for repositories of their own.
 const ENTRIES: usize = 1024;
 /// Folders of submodules lie below each other.
 const MODULES_DEPTH: usize = 6;
 
 /// Looks at the roots as they are now.
-pub(super) fn guarded(roots: &[PathBuf]) -> Guarded {
+pub fn guarded(roots: &[PathBuf]) -> Guarded {
     let mut guarded = Guarded::default();
     for root in roots {
         guarded.names(root);
@@ -79,6 +88,45 @@ pub(super) fn guarded(roots: &[PathBuf]) -> Guarded {
         list.dedup();
     }
     guarded
+}
+
+/// Protected files that are not there yet. Nothing can be mounted on them without making
+/// them for everyone, so that a program can make them; what it made is said.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Unmade(Vec<(PathBuf, PathBuf)>);
+
+impl Unmade {
+    /// Looks at the roots as they are now.
+    pub fn of(roots: &[PathBuf]) -> Self {
+        let nested = NESTED
+            .iter()
+            .map(|(folder, file)| Path::new(folder).join(file));
+        let names: Vec<PathBuf> = NAMES
+            .iter()
+            .chain(IN_GIT)
+            .map(PathBuf::from)
+            .chain(nested)
+            .collect();
+        let missing = |root: &PathBuf| {
+            let root = root.clone();
+            names
+                .iter()
+                .filter(|name| root.join(name).symlink_metadata().is_err())
+                .map(|name| (root.clone(), name.clone()))
+                .collect::<Vec<_>>()
+        };
+        Self(roots.iter().flat_map(missing).collect())
+    }
+
+    /// Those that are there now, relative to their root; a folder stands for what it holds.
+    pub fn made(&self) -> Vec<PathBuf> {
+        let made = self
+            .0
+            .iter()
+            .filter(|(root, name)| root.join(name).symlink_metadata().is_ok())
+            .map(|(_, name)| name.clone());
+        super::ground::outermost(made)
+    }
 }
 
 impl Guarded {

@@ -400,7 +400,7 @@ fn python_tests_work() {
 async fn a_shells_command_runs_confined_and_its_leftovers_are_named_and_ended() {
     let place = Place::new();
     for sandbox in providers(&place) {
-        let name = sandbox.name();
+        let (name, isolated) = (sandbox.name(), sandbox.isolated());
         std::fs::create_dir_all(place.root.join("sub")).unwrap();
         let world = World::new(WorldSettings {
             cwd: place.root.clone(),
@@ -423,6 +423,12 @@ async fn a_shells_command_runs_confined_and_its_leftovers_are_named_and_ended() 
         };
         let first = run("cd sub; export CARRIED=yes; echo one".to_owned()).await;
         assert_eq!(first.finished.output.text, "one\n", "{name}: {first:?}");
+        // New files that run code later are said, whoever may look at them next.
+        let made = run("echo one > ../.envrc".to_owned()).await;
+        let remarks = made.remarks.join("\n");
+        let is_said = remarks.contains("`.envrc`") && remarks.contains("direnv");
+        assert_eq!(is_said, isolated, "{made:?}");
+        std::fs::remove_file(place.root.join(".envrc")).unwrap();
         let secret = place.outside.join("secret");
         let second = run(format!(
             "pwd; echo $CARRIED; echo two > $TMPDIR/t; cat $TMPDIR/t {}; sleep 300 & exit 3",
@@ -510,6 +516,10 @@ fn an_ordinary_user_is_confined_as_root_is() {
     let Some(shape) = shape else {
         return;
     };
+    // Root's try left folders there that are root's alone.
+    std::fs::remove_dir_all(&place.reach.temporary).unwrap();
+    std::fs::create_dir(&place.reach.temporary).unwrap();
+    std::os::unix::fs::chown(&place.reach.temporary, Some(nobody), Some(nobody)).unwrap();
     let sandbox = super::bwrap::BwrapSandbox::new(bwrap.clone(), shape, ground, helper.clone());
     let wrapped = sandbox.wrap(request(argv)).unwrap();
     // What root adds for itself, and where its own binary lies, are not a user's.

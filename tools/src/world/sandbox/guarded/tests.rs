@@ -68,3 +68,14 @@ fn submodules_are_read_from_their_list_and_must_lie_inside() {
     .unwrap();
     assert_eq!(submodules(&root), [PathBuf::from("deep/er/a")]);
 }
+
+#[test]
+fn what_was_made_since_is_said_once() {
+    let (_folder, root) = tree(&[".mcp.json"]);
+    let unmade = Unmade::of(std::slice::from_ref(&root));
+    assert!(unmade.made().is_empty());
+    std::fs::create_dir_all(root.join(".git/hooks")).unwrap();
+    std::fs::write(root.join(".envrc"), "").unwrap();
+    std::fs::write(root.join(".mcp.json"), "more").unwrap();
+    assert_eq!(unmade.made(), [".envrc", ".git"].map(PathBuf::from));
+}
