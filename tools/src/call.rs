@@ -8,6 +8,7 @@ use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use crate::definition::{Definition, Kind, Replay};
+use crate::gate::Decision;
 use crate::world::World;
 use crate::world::jobs::{Job, JobId};
 
@@ -79,6 +80,14 @@ pub trait Escalate: Send + Sync {
     /// # Errors
     /// A [`Fault`], which ends the turn.
     async fn ask(&self, reason: String) -> Result<Answer, Fault>;
+
+    /// What the gate says now about a call of the same tool with another subject, such as
+    /// the host that a redirect leads to.
+    fn decision(&self, _subject: &str) -> Decision {
+        Decision::Forbid {
+            reason: "nothing beyond this call was allowed".to_owned(),
+        }
+    }
 }
 
 /// What a running call may use. Cheap to clone.

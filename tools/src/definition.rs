@@ -22,7 +22,7 @@ pub struct Definition {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Approval {
     Never,
-    /// As rules and mode say; asks by default when the tool is mutating.
+    /// As rules and mode say; asks by default when the tool is mutating or fetches.
     Policy,
     Always,
     /// [`Self::Policy`] where commands run in an isolating sandbox, [`Self::Always`]

@@ -46,14 +46,20 @@ impl Mode {
     pub fn runs_unasked(self, definition: &Definition, isolated: bool) -> bool {
         let needs_decision = match definition.approval {
             Approval::Never => false,
-            Approval::Policy => definition.mutating,
+            // What leaves this machine is asked for as well, unless a rule names its host.
+            Approval::Policy => definition.mutating || definition.kind == Kind::Fetch,
             Approval::Always | Approval::BySandbox => true,
         };
         match self {
             _ if !needs_decision => true,
             Self::Bypass => true,
             // Outside of an isolating sandbox what it bounds is always asked for.
-            Self::Auto => isolated && definition.approval != Approval::Always,
+            // Nor does one bound what is fetched.
+            Self::Auto => {
+                isolated
+                    && definition.approval != Approval::Always
+                    && definition.kind != Kind::Fetch
+            }
             Self::Edits => definition.kind == Kind::Edit,
             Self::Plan | Self::Ask => false,
         }

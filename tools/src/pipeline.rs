@@ -126,6 +126,21 @@ impl Escalate for Escalation {
             (answer, _) => answer,
         })
     }
+
+    fn decision(&self, subject: &str) -> Decision {
+        let Some(tool) = self.pipeline.table.get(&self.call.name) else {
+            let reason = floor::refusal(&self.call.name);
+            return Decision::Forbid { reason };
+        };
+        let cwd = self.pipeline.world.cwd();
+        let subject = Subject {
+            text: subject,
+            cwd: &cwd,
+        };
+        self.pipeline
+            .current_policy()
+            .decide(tool.definition(), Some(subject), None)
+    }
 }
 
 impl Escalation {

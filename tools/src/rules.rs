@@ -12,6 +12,7 @@ use std::path::Path;
 use globset::{GlobBuilder, GlobMatcher};
 
 use crate::floor::glob_matches;
+use crate::world::web::host::{HostPattern, HostPatternError};
 
 /// What a rule does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -66,6 +67,13 @@ pub enum RuleError {
         "the rule `{0}` has a `*` in a program's name; write `Bash(cargo test)` for one command, `Bash(cargo test:*)` for all that begin so"
     )]
     Wildcard(String),
+    #[error("the rule `{0}` says nothing of a host; write `WebFetch(domain:example.com)`")]
+    NoDomain(String),
+    #[error("the rule `{text}` names no host: {reason}")]
+    Host {
+        text: String,
+        reason: HostPatternError,
+    },
     #[error("the rule `{0}` names a tool with a character that no tool name has")]
     Name(String),
 }
@@ -86,6 +94,7 @@ enum Pattern {
     Command(String),
     CommandPrefix(String),
     Path(GlobMatcher),
+    Host(HostPattern),
     Text(String),
 }
 
@@ -94,6 +103,10 @@ const COMMAND_TOOLS: &[&str] = &["Bash", "job_start"];
 /// Tools that can do what a command does. A `Bash` rule that denies or asks is about them,
 /// too; one that allows never is: what typed text does is up to the program that reads it.
 const TERMINAL_TOOLS: &[&str] = &["terminal_open", "terminal_input"];
+/// Tools whose subject is a host, as `domain:example.com`.
+const HOST_TOOLS: &[&str] = &["WebFetch"];
+/// What stands before a host.
+const DOMAIN: &str = "domain:";
 /// Tools that `Edit` rules are about.
 const EDIT_TOOLS: &[&str] = &["Edit", "Write", "MultiEdit"];
 /// Tools that `Read` rules are about.
@@ -134,6 +147,9 @@ impl Rule {
             Some(inner) if EDIT_TOOLS.contains(&tool) || READ_TOOLS.contains(&tool) => {
                 Pattern::Path(path_matcher(text, inner)?)
             }
+            Some(inner) if HOST_TOOLS.contains(&tool) || inner.starts_with(DOMAIN) => {
+                Pattern::Host(host_pattern(text, inner)?)
+            }
             Some(inner) => Pattern::Text(inner.to_owned()),
         };
         Ok(Self {
@@ -167,6 +183,10 @@ impl Rule {
                 command_matches(subject.text, strict, |command| has_prefix(command, prefix))
             }
             (Pattern::Path(pattern), Some(subject)) => path_matches(pattern, &subject),
+            (Pattern::Host(pattern), Some(subject)) => subject
+                .text
+                .strip_prefix(DOMAIN)
+                .is_some_and(|host| pattern.matches_text(host)),
             (Pattern::Text(pattern), Some(subject)) => glob_matches(pattern, subject.text),
         }
     }
@@ -215,6 +235,18 @@ fn command_pattern(text: &str, inner: &str) -> Result<Pattern, RuleError> {
     Ok(pattern)
 }
 
+/// `domain:example.com` is that host alone, `domain:*.example.com` all below it.
+fn host_pattern(text: &str, inner: &str) -> Result<HostPattern, RuleError> {
+    let host = inner
+        .trim()
+        .strip_prefix(DOMAIN)
+        .ok_or_else(|| RuleError::NoDomain(text.to_owned()))?;
+    HostPattern::parse(host).map_err(|reason| RuleError::Host {
+        text: text.to_owned(),
+        reason,
+    })
+}
+
 /// The rule that "always in this session" would add for a call; none when no rule could
 /// match it again.
 pub fn offer(tool: &str, subject: Option<&str>) -> Option<String> {
@@ -236,6 +268,13 @@ pub fn offer(tool: &str, subject: Option<&str>) -> Option<String> {
         // Whatever is typed, and into this terminal alone.
         "terminal_input" => return text_rule(tool, subject?.split_once(": ")?.0, ": *"),
         _ => {}
+    }
+    if HOST_TOOLS.contains(&tool) {
+        // A call without a host must not be what opens all of them.
+        let text = format!("{tool}({})", subject?);
+        return Rule::parse(&text, Effect::Allow, Scope::Session)
+            .is_ok()
+            .then_some(text);
     }
     tool.chars()
         .all(|character| character.is_ascii_alphanumeric() || "_-.".contains(character))

@@ -20,6 +20,7 @@ pub mod terminal_input;
 pub mod terminal_open;
 pub mod terminal_read;
 pub mod todo_write;
+pub mod web_fetch;
 pub mod write;
 
 use std::path::Path;
@@ -48,6 +49,7 @@ pub(crate) fn all() -> Vec<Arc<dyn Tool>> {
         Arc::new(terminal_input::TerminalInput::new()),
         Arc::new(terminal_read::TerminalRead::new()),
         Arc::new(terminal_close::TerminalClose::new()),
+        Arc::new(web_fetch::WebFetch::new()),
         Arc::new(todo_write::TodoWrite::new()),
     ]
 }

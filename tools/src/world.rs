@@ -19,6 +19,7 @@ pub mod search;
 pub mod shell;
 pub mod terminals;
 pub mod text;
+pub mod web;
 pub mod window;
 
 use std::collections::BTreeMap;
@@ -36,6 +37,7 @@ use crate::world::process::{ProcessSettings, Processes};
 use crate::world::sandbox::{NoSandbox, Sandbox};
 use crate::world::shell::{Shell, ShellSettings};
 use crate::world::terminals::{TerminalSettings, Terminals};
+use crate::world::web::{Web, WebSettings};
 
 /// What a [`World`] is made from.
 #[derive(Default)]
@@ -67,6 +69,8 @@ pub struct WorldSettings {
     pub job_provider: Option<Arc<dyn Jobs>>,
     /// What terminals are like.
     pub terminals: TerminalSettings,
+    /// What may be fetched, and how.
+    pub web: WebSettings,
     /// Asked before each file operation, in order.
     pub hooks: Vec<Arc<dyn FileHook>>,
 }
@@ -106,6 +110,7 @@ pub struct World {
     jobs: Arc<dyn Jobs>,
     terminals: Terminals,
     display: Display,
+    web: Web,
 }
 
 impl World {
@@ -152,6 +157,7 @@ impl World {
             jobs,
             terminals: Terminals::new(settings.terminals),
             display: Display::new(settings.editor_terminals),
+            web: Web::new(settings.web),
         })
     }
 
@@ -221,6 +227,11 @@ impl World {
     pub async fn shutdown(&self) {
         self.terminals.shutdown().await;
         self.processes.shutdown().await;
+    }
+
+    /// What this session may fetch.
+    pub fn web(&self) -> &Web {
+        &self.web
     }
 
     /// The file system as this session sees it.

@@ -30,6 +30,7 @@ pub(crate) struct Config {
     pub credentials: CredentialsConfig,
     pub sandbox: SandboxConfig,
     pub bash: BashConfig,
+    pub web: WebConfig,
     pub log: LogConfig,
     pub providers: BTreeMap<String, ProviderConfig>,
 }
@@ -127,6 +128,21 @@ pub(crate) struct DockerConfig {
 pub(crate) struct BashConfig {
     /// Show commands in the editor's terminal, where it has one.
     pub editor_terminal: Option<bool>,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct WebConfig {
+    /// Host patterns; the ceiling of what can be fetched. An empty list fetches nothing.
+    pub allow: Option<Vec<String>>,
+    /// Host patterns that are never fetched from.
+    pub deny: Vec<String>,
+    /// Whether private networks are reached, too.
+    pub private: bool,
+    /// Seconds for a page with all its redirects.
+    pub deadline: Option<u64>,
+    /// The most of a page's text that a model sees, in bytes.
+    pub max_bytes: Option<usize>,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]

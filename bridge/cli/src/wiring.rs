@@ -15,6 +15,9 @@ use terret_engine::room::tools::table::Table;
 use terret_engine::room::tools::world::sandbox::choice::{Choice, SandboxSettings};
 use terret_engine::room::tools::world::sandbox::docker::{DockerSettings, DockerUser};
 use terret_engine::room::tools::world::sandbox::ground::Ground;
+use terret_engine::room::tools::world::web::WebSettings;
+use terret_engine::room::tools::world::web::address::Addresses;
+use terret_engine::room::tools::world::web::host::HostPattern;
 use terret_engine::{EngineParts, JobSettings, JobsTurn, Limits, Places, Settings};
 
 use crate::config::{self, Config, ConfigError, Origin};
@@ -156,6 +159,7 @@ impl Setup {
                     .orphan_grace
                     .map_or(jobs.orphan_grace, Duration::from_secs),
             },
+            web: self.web()?,
             environment_allow: config.environment.allow.clone(),
             environment_hide: self.key_variables(environment),
             sandbox: self.sandbox(environment)?,
@@ -332,6 +336,38 @@ impl Setup {
             }
         }
         Ok(rules)
+    }
+
+    fn web(&self) -> Result<WebSettings, ConfigError> {
+        let web = &self.config.web;
+        let patterns = |key, texts: &[String]| {
+            let parsed = texts.iter().map(|text| HostPattern::parse(text));
+            self.value(Origin::Key(key), parsed.collect::<Result<Vec<_>, _>>())
+        };
+        let defaults = WebSettings::default();
+        let deadline = match web.deadline {
+            None => defaults.deadline,
+            Some(seconds @ 1..=600) => Duration::from_secs(seconds),
+            Some(_) => {
+                let problem = "it must be from 1 to 600 seconds".to_owned();
+                return Err(self.wrong(Origin::Key("web.deadline"), problem));
+            }
+        };
+        Ok(WebSettings {
+            allow: match &web.allow {
+                Some(texts) => Some(patterns("web.allow", texts)?),
+                None => None,
+            },
+            deny: patterns("web.deny", &web.deny)?,
+            addresses: if web.private {
+                Addresses::Private
+            } else {
+                Addresses::Public
+            },
+            deadline,
+            max_bytes: web.max_bytes.unwrap_or(defaults.max_bytes),
+            ..defaults
+        })
     }
 
     /// The registry over [`Self::providers`].

@@ -625,6 +625,7 @@ impl Engine {
                 ..Environment::default()
             },
             sandbox: Some(self.sandbox(&settings.sandbox)),
+            web: settings.web.clone(),
             ..WorldSettings::default()
         })
         .map(Arc::new)

@@ -9,6 +9,7 @@ use terret_tools::floor::Floor;
 use terret_tools::gate::Policy;
 use terret_tools::mode::Mode;
 use terret_tools::rules::{Effect, Rule, Scope};
+use terret_tools::standard::web_fetch;
 
 use crate::core::Core;
 use crate::options::OFFERED_MODES;
@@ -103,6 +104,7 @@ fn derive(settings: &Settings, state: &SessionState, isolated: bool) -> Policy {
             .rules
             .iter()
             .cloned()
+            .chain(web_fetch::rules(&settings.web))
             .chain(session_rules)
             .collect(),
         isolated,

@@ -330,6 +330,7 @@ impl SessionHandle {
             self.0.policy.set_isolated(false);
             self.0.world.set_sandbox(sandbox);
         }
+        self.0.world.web().reconfigure(settings.web.clone());
         self.0.policy.reconfigure(settings);
         self.0.approvals.settle_covered("config")
     }

@@ -10,6 +10,7 @@ use terret_tools::world::jobs;
 
 use crate::jobs::JobsTurn;
 use terret_tools::world::sandbox::choice::SandboxSettings;
+use terret_tools::world::web::WebSettings;
 
 /// Where an engine keeps its state. All of it is out of the reach of tools.
 #[derive(Debug, Clone)]
@@ -43,6 +44,8 @@ pub struct Settings {
     pub environment_hide: Vec<String>,
     /// What commands run in.
     pub sandbox: SandboxSettings,
+    /// What may be fetched from the web, and how.
+    pub web: WebSettings,
     /// Text that is added to the system prompt.
     pub instructions: Option<String>,
 }

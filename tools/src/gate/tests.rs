@@ -62,7 +62,7 @@ fn forbids(decision: &Decision) -> bool {
 fn check_089_what_changes_something_is_asked_and_the_rest_runs() {
     let policy = Policy::default();
     assert_eq!(policy.decide(&read(), subject("a"), None), Decision::Run);
-    let looks = definition("WebFetch", false, Approval::Policy, Kind::Fetch);
+    let looks = definition("mcp__a__look", false, Approval::Policy, Kind::Other);
     assert_eq!(policy.decide(&looks, None, None), Decision::Run);
     let wanted = Decision::Ask {
         reason: "it runs a command".to_owned(),
@@ -71,6 +71,54 @@ fn check_089_what_changes_something_is_asked_and_the_rest_runs() {
     assert_eq!(policy.decide(&bash(), subject("make"), None), wanted);
     let always = definition("Bash", false, Approval::Always, Kind::Execute);
     assert!(asks(&policy.decide(&always, subject("make"), None)));
+}
+
+#[test]
+fn a_fetch_is_asked_for_a_host_that_no_rule_names() {
+    let fetch = definition("WebFetch", false, Approval::Policy, Kind::Fetch);
+    let here = subject("domain:example.com");
+    let wanted = Decision::Ask {
+        reason: "it reaches the network".to_owned(),
+        offered_rule: Some("WebFetch(domain:example.com)".to_owned()),
+    };
+    let modes = [Mode::Plan, Mode::Ask, Mode::Edits, Mode::Auto];
+    for (mode, isolated) in modes
+        .into_iter()
+        .flat_map(|mode| [(mode, false), (mode, true)])
+    {
+        let mut policy = Policy {
+            mode,
+            isolated,
+            ..Policy::default()
+        };
+        assert_eq!(policy.decide(&fetch, here, None), wanted, "{mode:?}");
+        // What names no host opens none.
+        let nowhere = policy.decide(&fetch, None, None);
+        assert!(matches!(
+            nowhere,
+            Decision::Ask {
+                offered_rule: None,
+                ..
+            }
+        ));
+        policy.rules = rules(&[(Effect::Allow, "WebFetch(domain:example.com)")]);
+        assert_eq!(policy.decide(&fetch, here, None), Decision::Run, "{mode:?}");
+        assert!(asks(&policy.decide(
+            &fetch,
+            subject("domain:example.org"),
+            None
+        )));
+        policy.rules = rules(&[
+            (Effect::Allow, "WebFetch(domain:*.com)"),
+            (Effect::Deny, "WebFetch(domain:EXAMPLE.com.)"),
+        ]);
+        assert!(forbids(&policy.decide(&fetch, here, None)), "check 155");
+    }
+    let bypass = Policy {
+        mode: Mode::Bypass,
+        ..Policy::default()
+    };
+    assert_eq!(bypass.decide(&fetch, here, None), Decision::Run);
 }
 
 #[test]

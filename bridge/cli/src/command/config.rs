@@ -206,6 +206,26 @@ fn show(setup: &Setup, environment: &dyn Environment, out: &mut Output) -> anyho
         quoted(&docker.network),
         origin(sandbox.docker.network.is_some()),
     )?;
+    let web = &config.web;
+    row(
+        "web.allow",
+        web.allow
+            .as_deref()
+            .map_or_else(|| "any host".to_owned(), list),
+        origin(web.allow.is_some()),
+    )?;
+    row("web.deny", list(&web.deny), origin(!web.deny.is_empty()))?;
+    row("web.private", web.private.to_string(), origin(web.private))?;
+    row(
+        "web.deadline",
+        settings.web.deadline.as_secs().to_string(),
+        origin(web.deadline.is_some()),
+    )?;
+    row(
+        "web.max_bytes",
+        settings.web.max_bytes.to_string(),
+        origin(web.max_bytes.is_some()),
+    )?;
     let log = &config.log;
     row(
         "log.level",

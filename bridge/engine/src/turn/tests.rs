@@ -10,6 +10,7 @@ use terret_log::SystemClock;
 use terret_models::{Registry, ThinkingLevel};
 use terret_tools::mode::Mode;
 use terret_tools::table::Table;
+use terret_tools::world::web::WebSettings;
 
 use super::*;
 use crate::{Engine, EngineParts, JobSettings, Limits, Places, SessionHandle, Settings};
@@ -41,6 +42,7 @@ async fn session_with(
             environment_allow: Vec::new(),
             environment_hide: Vec::new(),
             sandbox: Default::default(),
+            web: WebSettings::default(),
             instructions: None,
         },
         registry: Registry::new(Vec::new()),

@@ -11,6 +11,7 @@ use terret_engine::room::tools::floor::Floor;
 use terret_engine::room::tools::mode::Mode;
 use terret_engine::room::tools::pipeline::CallHook;
 use terret_engine::room::tools::table::Table;
+use terret_engine::room::tools::world::web::WebSettings;
 use terret_engine::{
     AgentStatus, Decision, Engine, EngineParts, InputBlock, JobSettings, Limits, Places,
     SessionHandle, Settings, TurnOutcome,
@@ -49,6 +50,7 @@ impl Harness {
                 environment_allow: Vec::new(),
                 environment_hide: Vec::new(),
                 sandbox: Default::default(),
+                web: WebSettings::default(),
                 instructions: None,
             },
             folder,

@@ -13,6 +13,7 @@ use terret_engine::room::tools::call::{CallContext, Failure, Output, Tool};
 use terret_engine::room::tools::definition::{Approval, Concurrency, Definition, Kind, Replay};
 use terret_engine::room::tools::mode::Mode;
 use terret_engine::room::tools::table::Table;
+use terret_engine::room::tools::world::web::WebSettings;
 use terret_engine::{Engine, EngineParts, JobSettings, Limits, Places, Settings};
 use terret_faces::acp::{self, FaceSettings};
 use terret_fixtures::{
@@ -101,6 +102,7 @@ pub(crate) fn engine(workspace: &Workspace, setting: &Setting, gate: &Arc<Semaph
             environment_allow: Vec::new(),
             environment_hide: Vec::new(),
             sandbox: Default::default(),
+            web: WebSettings::default(),
             instructions: None,
         },
         registry,
