@@ -255,8 +255,8 @@ async fn r035_an_output_that_nobody_reads_is_an_end_amid_a_stream() {
 
 #[tokio::test]
 async fn r035_an_output_that_nobody_reads_is_an_end_amid_a_command() {
-    let bench = Bench::new("", bash(STUBBORN));
-    bench.configure("[policy]\nallow = [\"Bash\"]\n[sandbox]\nprovider = \"none\"\n");
+    let bench = Bench::new("", bash(STUBBORN)).unconfined();
+    bench.configure("[policy]\nallow = [\"Bash\"]\n");
     let talk = talk(bench.workspace.root());
     let agent = Piped::until(&bench, &talk, "\"in_progress\"").await;
     let pids = stubborn(&bench).await;
