@@ -19,6 +19,7 @@ pub mod search;
 pub mod shell;
 pub mod terminals;
 pub mod text;
+mod utf8;
 pub mod web;
 pub mod window;
 

@@ -7,6 +7,7 @@
 //! ([`crate::call::CallJournal::job_cursor`]), so that a crash between a read and its
 //! result loses nothing.
 
+mod disk;
 pub(crate) mod folder;
 mod kept;
 pub mod listing;

@@ -4,7 +4,7 @@
 use std::path::Path;
 
 /// Shell start-up files, wherever they lie.
-const START_UP: &[&str] = &[
+pub(super) const START_UP: &[&str] = &[
     ".bashrc",
     ".bash_profile",
     ".bash_login",

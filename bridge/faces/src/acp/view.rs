@@ -4,10 +4,10 @@
 //! The view holds what a card needs while its call is open, and nothing that a restart
 //! would miss: it is made anew from the log at each attach.
 
+mod content;
+
 use std::collections::HashMap;
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value, json};
 use terret_acp::schema::v1;
 use terret_engine::room::log::editor::EditorItem;
@@ -18,9 +18,9 @@ use terret_engine::room::log::{
 use terret_engine::{Engine, SessionHandle};
 use tokio::time::Instant;
 
+use self::content::plan_text;
 use super::asks::Ask;
 use super::card::{self, Card};
-use super::diff::{self, text_content};
 use super::handshake::Client;
 use super::job_card::{self, Ended};
 use super::options;
@@ -30,8 +30,6 @@ use crate::time::iso;
 
 /// Encoded bytes of text in one frame.
 const CHUNK: usize = 32 * 1024;
-/// Bytes of an image that is sent as one; it cannot be cut, and base64 adds a third.
-const IMAGE: usize = 24 * 1024;
 /// The tool whose calls are the plan.
 const PLAN_TOOL: &str = "TodoWrite";
 /// The plan that is the session's own list.
@@ -667,63 +665,6 @@ impl View {
         }
         self.update(v1::SessionUpdate::UsageUpdate(usage));
     }
-
-    // --- content by reference ----------------------------------------------
-
-    /// The changes as diffs; read off the runtime.
-    async fn diffs(&self, changes: Vec<FileChange>, budget: usize) -> Vec<v1::ToolCallContent> {
-        if self.phase == Phase::Silent || changes.is_empty() {
-            return Vec::new();
-        }
-        let blobs = self.session.blobs().clone();
-        let share = budget / changes.len().max(1);
-        let work = move || {
-            let mut contents = Vec::new();
-            for change in &changes {
-                let side = |id: &Option<_>| id.as_ref().map(|id| blobs.get(id)).transpose();
-                match (side(&change.before), side(&change.after)) {
-                    (Ok(before), Ok(after)) => {
-                        contents.extend(diff::render(
-                            &change.path,
-                            before.as_deref(),
-                            after.as_deref(),
-                            share,
-                        ));
-                    }
-                    (Err(error), _) | (_, Err(error)) => {
-                        contents.push(text_content(&format!(
-                            "{} was changed; its content is not kept: {error}",
-                            change.path
-                        )));
-                    }
-                }
-            }
-            contents
-        };
-        tokio::task::spawn_blocking(work).await.unwrap_or_default()
-    }
-
-    /// An image that fits a frame, or its description.
-    async fn image(&self, image: &ImageRef) -> v1::ContentBlock {
-        let (blobs, id) = (self.session.blobs().clone(), image.blob.clone());
-        let bytes = tokio::task::spawn_blocking(move || blobs.get(&id)).await;
-        match bytes {
-            Ok(Ok(bytes)) if bytes.len() <= IMAGE => v1::ContentBlock::Image(
-                v1::ImageContent::new(STANDARD.encode(bytes), image.mime_type.clone()),
-            ),
-            Ok(Ok(bytes)) => {
-                let text = format!(
-                    "[an image ({}, {} bytes)]",
-                    line(&image.mime_type, 100),
-                    bytes.len()
-                );
-                v1::ContentBlock::Text(v1::TextContent::new(text))
-            }
-            _ => {
-                v1::ContentBlock::Text(v1::TextContent::new("[an image that is not kept any more]"))
-            }
-        }
-    }
 }
 
 /// What an approval request says.
@@ -735,29 +676,6 @@ struct Asked {
     reason: String,
     preview: Vec<FileChange>,
     offered_rule: Option<String>,
-}
-
-/// The list as text, for a client that drops plans.
-fn plan_text(args: &Value) -> String {
-    let todos = args
-        .get("todos")
-        .and_then(Value::as_array)
-        .map(Vec::as_slice)
-        .unwrap_or_default();
-    if todos.is_empty() {
-        return "The task list is empty.".to_owned();
-    }
-    let mut text = String::new();
-    for todo in todos {
-        let field = |key: &str| todo.get(key).and_then(Value::as_str).unwrap_or_default();
-        let mark = match field("status") {
-            "completed" => "[x]",
-            "in_progress" => "[~]",
-            _ => "[ ]",
-        };
-        text.push_str(&format!("- {mark} {}\n", line(field("content"), 500)));
-    }
-    text
 }
 
 fn wire_severity(severity: Severity) -> v1::NoticeSeverity {

@@ -2,7 +2,7 @@
 //! state, and here a task that follows it.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Child;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -14,19 +14,15 @@ use tokio::sync::{OnceCell, broadcast, mpsc, oneshot};
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 
-use crate::world::jobs::folder::{Folder, LOCK, is_held};
+use crate::world::jobs::disk::{piece, remove, scan};
 use crate::world::jobs::listing;
-use crate::world::jobs::record::{
-    FORMAT, Phase, Record, RecordError, boot_id, millis, unix_millis,
-};
+use crate::world::jobs::record::{FORMAT, Phase, Record, boot_id, millis, unix_millis};
 use crate::world::jobs::row::Row;
-use crate::world::jobs::start::{Begun, MAKING, Point, REMOVING, Start, reached};
+use crate::world::jobs::start::{Begun, Start};
 use crate::world::jobs::sweep::sweep;
 use crate::world::jobs::watch::Watcher;
 use crate::world::jobs::wire::Request;
-use crate::world::jobs::{
-    Job, JobChange, JobError, JobId, JobOutput, JobRequest, Jobs, files, spool,
-};
+use crate::world::jobs::{Job, JobChange, JobError, JobId, JobOutput, JobRequest, Jobs, files};
 use crate::world::process::{CLOSE_GRACE, GRACE, Processes};
 
 /// Jobs of a session, those that ended and were not forgotten included (check 150).
@@ -567,152 +563,6 @@ async fn reap(mut keeper: Child) {
         let _ = watched.readable().await;
     }
     let _ = tokio::task::spawn_blocking(move || keeper.wait()).await;
-}
-
-/// A piece of what is there now.
-pub(crate) fn output(
-    folder: &Folder,
-    mut job: Job,
-    from: u64,
-    most: usize,
-) -> std::io::Result<JobOutput> {
-    let piece = piece(folder, from, most, !job.state.is_running(), job.written)?;
-    job.written = job.written.max(piece.upto);
-    Ok(JobOutput {
-        job,
-        bytes: piece.bytes,
-        missing: piece.missing,
-        upto: piece.upto,
-    })
-}
-
-struct Piece {
-    bytes: Vec<u8>,
-    missing: u64,
-    upto: u64,
-    /// Where the output ends that was seen, a held-back part included.
-    seen: u64,
-}
-
-/// What is there from a place on, in whole characters (R097).
-fn piece(
-    folder: &Folder,
-    from: u64,
-    most: usize,
-    is_over: bool,
-    known: u64,
-) -> std::io::Result<Piece> {
-    let most = most.max(4);
-    let mut start = from;
-    loop {
-        let found = spool::read(folder, start, most)?;
-        let mut bytes = found.bytes;
-        let at = found.at;
-        let seen = at + bytes.len() as u64;
-        if bytes.is_empty() {
-            // What was told and is in no file is gone.
-            let upto = known.max(start);
-            return Ok(Piece {
-                bytes,
-                missing: upto - from,
-                upto,
-                seen: upto,
-            });
-        }
-        // After a gap the rest of a character means nothing.
-        let rest = if at > from {
-            bytes
-                .iter()
-                .take(3)
-                .take_while(|byte| matches!(byte, 0x80..=0xbf))
-                .count()
-        } else {
-            0
-        };
-        bytes.drain(..rest);
-        let at = at + rest as u64;
-        let unfinished = spool::unfinished(&bytes);
-        let is_cut = unfinished > 0
-            && (found.gap_follows || bytes.len() + rest >= most || !is_over || seen < known);
-        if is_cut {
-            bytes.truncate(bytes.len() - unfinished);
-            if bytes.is_empty() && (found.gap_follows || (is_over && seen < known)) {
-                start = seen;
-                continue;
-            }
-        }
-        return Ok(Piece {
-            missing: at - from,
-            upto: at + bytes.len() as u64,
-            bytes,
-            seen,
-        });
-    }
-}
-
-type Found = (Arc<Row>, mpsc::Receiver<Request>);
-
-/// The first look of an engine also clears away what an earlier one did not finish: the
-/// session has one engine, and this one has not begun anything yet.
-fn scan(
-    place: &Path,
-    session: &str,
-    known: &[JobId],
-    is_first: bool,
-) -> std::io::Result<Vec<Found>> {
-    let parent = match Folder::open(place) {
-        Ok(parent) => parent,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
-        Err(error) => return Err(error),
-    };
-    let mut found = Vec::new();
-    for name in parent.names()? {
-        if is_first
-            && (name.starts_with(REMOVING)
-                || (name.starts_with(MAKING) && is_abandoned(&parent, &name)))
-        {
-            let _ = parent.remove_folder(&name);
-            continue;
-        }
-        let Some(id) = JobId::parse(&name).filter(|id| !known.contains(id)) else {
-            continue;
-        };
-        match parent
-            .open_in(&name)
-            .map_err(RecordError::from)
-            .and_then(|folder| Row::open(folder, &id, session))
-        {
-            Ok(row) => found.push(row),
-            Err(error) => {
-                tracing::warn!(job = %id, %error, "a job's folder is left alone");
-            }
-        }
-    }
-    Ok(found)
-}
-
-/// A folder that nobody is making any more.
-fn is_abandoned(parent: &Folder, name: &str) -> bool {
-    let Ok(folder) = parent.open_in(name) else {
-        return false;
-    };
-    match folder.file(LOCK) {
-        Ok(lock) => is_held(&lock).is_ok_and(|held| !held),
-        Err(error) => error.kind() == std::io::ErrorKind::NotFound,
-    }
-}
-
-/// Under another name first, so that a crash in between leaves no job that is half there.
-fn remove(place: &Path, id: &JobId) -> std::io::Result<()> {
-    let parent = Folder::open(place)?;
-    let removing = format!("{REMOVING}{id}");
-    match parent.rename(id.as_str(), &removing) {
-        Ok(()) => {}
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
-        Err(error) => return Err(error),
-    }
-    reached(Point::Forgetting);
-    parent.remove_folder(&removing)
 }
 
 fn closed() -> JobError {

@@ -13,7 +13,7 @@ use crate::world::jobs::folder::{CONTROL, Folder};
 use crate::world::jobs::record::{Record, millis, unix_millis};
 use crate::world::jobs::row::{Fate, Row};
 use crate::world::jobs::wire::{Report, Request};
-use crate::world::jobs::{Job, JobError, JobId, JobOutput, files, kept};
+use crate::world::jobs::{Job, JobError, JobId, JobOutput, disk, files};
 
 /// A job that ended so long ago is removed when nobody opened its session since.
 const OLD: Duration = Duration::from_secs(7 * 24 * 60 * 60);
@@ -80,7 +80,7 @@ pub fn read(root: &Path, id: &JobId, from: u64, most: usize) -> Result<JobOutput
     let job = look(root, &session, id)?.ok_or_else(|| JobError::NoSuchJob(id.to_string()))?;
     let place = root.join(&session).join(id.as_str());
     let folder = Folder::open(&place).map_err(files(&place))?;
-    kept::output(&folder, job, from, most).map_err(files(&place))
+    disk::output(&folder, job, from, most).map_err(files(&place))
 }
 
 /// Ends a job, by its keeper and without owning it, and gives its state afterwards.

@@ -6,7 +6,7 @@
 //! the limit aside. Text without
 //! anything special takes a fast path, since a command may write hundreds of megabytes.
 
-use encoding_rs::{CoderResult, Decoder, UTF_8};
+use crate::world::utf8::Utf8Stream;
 
 /// A line longer than this is given out before its end, and can no longer be overwritten.
 const LINE_LIMIT: usize = 8 * 1024;
@@ -15,13 +15,17 @@ const STRING_LIMIT: usize = 1024;
 
 /// The cleaner of one stream.
 pub struct Cleaner {
-    decoder: Decoder,
+    decoder: Utf8Stream,
+    lines: Lines,
+}
+
+/// What is made of the characters.
+struct Lines {
     state: State,
     /// The line so far: it may still be overwritten.
     line: String,
     /// A `\r` came; the next character decides whether the line is overwritten.
     returned: bool,
-    decoded: String,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,11 +47,12 @@ impl Cleaner {
     /// A cleaner at the start of a stream.
     pub fn new() -> Self {
         Self {
-            decoder: UTF_8.new_decoder_without_bom_handling(),
-            state: State::Text,
-            line: String::new(),
-            returned: false,
-            decoded: String::new(),
+            decoder: Utf8Stream::new(),
+            lines: Lines {
+                state: State::Text,
+                line: String::new(),
+                returned: false,
+            },
         }
     }
 
@@ -56,52 +61,41 @@ impl Cleaner {
         if self.is_plain(bytes)
             && let Ok(text) = std::str::from_utf8(bytes)
         {
-            self.plain(text, out);
+            self.lines.plain(text, out);
             return;
         }
-        let mut rest = bytes;
-        loop {
-            let mut decoded = std::mem::take(&mut self.decoded);
-            decoded.clear();
-            let needed = self
-                .decoder
-                .max_utf8_buffer_length(rest.len())
-                .unwrap_or(rest.len().saturating_mul(3));
-            decoded.reserve(needed);
-            let (result, read, _) = self.decoder.decode_to_string(rest, &mut decoded, false);
-            self.characters(&decoded, out);
-            self.decoded = decoded;
-            rest = rest.get(read..).unwrap_or_default();
-            if result == CoderResult::InputEmpty {
-                return;
-            }
-        }
+        let Self { decoder, lines } = self;
+        decoder.push(bytes, |text| lines.characters(text, out));
     }
 
     /// Ends the stream; the last, unfinished line is appended to `out`.
     pub fn finish(mut self, out: &mut String) {
-        let mut decoded = String::with_capacity(16);
-        let _ = self.decoder.decode_to_string(&[], &mut decoded, true);
-        self.characters(&decoded, out);
-        out.push_str(&self.line);
+        self.lines.characters(&self.decoder.finish(), out);
+        out.push_str(&self.lines.line);
     }
 
     /// The line that has not ended yet, unless it is one that overwrites itself.
     pub fn unfinished(&self) -> &str {
-        if self.returned { "" } else { &self.line }
+        if self.lines.returned {
+            ""
+        } else {
+            &self.lines.line
+        }
     }
 
     fn is_plain(&self, bytes: &[u8]) -> bool {
         // A fold without an early exit is what the compiler makes wide instructions of.
-        self.state == State::Text
-            && !self.returned
+        self.lines.state == State::Text
+            && !self.lines.returned
             && !bytes.iter().fold(false, |special, byte| {
                 special | ((*byte < 0x20) & (*byte != b'\n') & (*byte != b'\t')) | (*byte >= 0x7f)
             })
             // A character that was cut by the last piece must be finished by the decoder.
-            && self.decoder.latin1_byte_compatible_up_to(bytes) == Some(bytes.len())
+            && self.decoder.is_ascii_next(bytes)
     }
+}
 
+impl Lines {
     fn plain(&mut self, text: &str, out: &mut String) {
         match text.rfind('\n') {
             Some(at) => {

@@ -7,6 +7,8 @@
 
 use std::path::{Component, Path, PathBuf};
 
+use crate::world::protection::START_UP;
+
 /// How a root's protected files are mounted.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Guarded {
@@ -21,27 +23,8 @@ pub struct Guarded {
     pub absent: Vec<PathBuf>,
 }
 
-/// Right below a root, files and folders.
-const NAMES: &[&str] = &[
-    ".terret",
-    ".mcp.json",
-    ".envrc",
-    ".bashrc",
-    ".bash_profile",
-    ".bash_login",
-    ".bash_logout",
-    ".profile",
-    ".zshrc",
-    ".zshenv",
-    ".zprofile",
-    ".zlogin",
-    ".zlogout",
-    ".kshrc",
-    ".cshrc",
-    ".tcshrc",
-    ".login",
-    ".inputrc",
-];
+/// Right below a root, files and folders, beside the start-up files of shells.
+const NAMES: &[&str] = &[".terret", ".mcp.json", ".envrc"];
 
 /// Two deep: the folder is pinned, or it could be moved away with what it holds.
 const NESTED: &[(&str, &str)] = &[
@@ -63,6 +46,11 @@ const IN_GIT: &[&str] = &[
 const ENTRIES: usize = 1024;
 /// Folders of submodules lie below each other.
 const MODULES_DEPTH: usize = 6;
+
+/// What is protected right below a root.
+fn names() -> impl Iterator<Item = &'static str> {
+    NAMES.iter().chain(START_UP).copied()
+}
 
 /// Looks at the roots as they are now.
 pub fn guarded(roots: &[PathBuf]) -> Guarded {
@@ -101,9 +89,8 @@ impl Unmade {
         let nested = NESTED
             .iter()
             .map(|(folder, file)| Path::new(folder).join(file));
-        let names: Vec<PathBuf> = NAMES
-            .iter()
-            .chain(IN_GIT)
+        let names: Vec<PathBuf> = names()
+            .chain(IN_GIT.iter().copied())
             .map(PathBuf::from)
             .chain(nested)
             .collect();
@@ -131,7 +118,7 @@ impl Unmade {
 
 impl Guarded {
     fn names(&mut self, root: &Path) {
-        for name in NAMES {
+        for name in names() {
             self.freeze(&root.join(name), root);
         }
         for (folder, file) in NESTED {

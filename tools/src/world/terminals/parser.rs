@@ -5,7 +5,7 @@
 //! gives the same actions. Everything is bounded: parameters are few and small, and a
 //! string that does not end hides no more than its limit.
 
-use encoding_rs::{CoderResult, Decoder, UTF_8};
+use crate::world::utf8::Utf8Stream;
 
 /// Parameters of a sequence that are kept; the rest is passed over.
 const PARAMETERS: usize = 16;
@@ -88,8 +88,12 @@ enum State {
 
 /// The parser of one terminal.
 pub(super) struct Parser {
-    decoder: Decoder,
-    decoded: String,
+    characters: Utf8Stream,
+    machine: Machine,
+}
+
+/// What the parser is in the middle of.
+struct Machine {
     state: State,
     sequence: Sequence,
 }
@@ -97,36 +101,29 @@ pub(super) struct Parser {
 impl Parser {
     pub(super) fn new() -> Self {
         Self {
-            decoder: UTF_8.new_decoder_without_bom_handling(),
-            decoded: String::new(),
-            state: State::Text,
-            sequence: Sequence::default(),
+            characters: Utf8Stream::new(),
+            machine: Machine {
+                state: State::Text,
+                sequence: Sequence::default(),
+            },
         }
     }
 
     /// Takes the next bytes, and gives `act` what they mean, in order.
     pub(super) fn push(&mut self, bytes: &[u8], act: &mut impl FnMut(Action<'_>)) {
-        let mut rest = bytes;
-        loop {
-            let mut decoded = std::mem::take(&mut self.decoded);
-            decoded.clear();
-            let needed = self
-                .decoder
-                .max_utf8_buffer_length(rest.len())
-                .unwrap_or(rest.len().saturating_mul(3));
-            decoded.reserve(needed);
-            let (result, read, _) = self.decoder.decode_to_string(rest, &mut decoded, false);
-            for character in decoded.chars() {
-                self.character(character, act);
+        let Self {
+            characters,
+            machine,
+        } = self;
+        characters.push(bytes, |text| {
+            for character in text.chars() {
+                machine.character(character, act);
             }
-            self.decoded = decoded;
-            rest = rest.get(read..).unwrap_or_default();
-            if result == CoderResult::InputEmpty {
-                return;
-            }
-        }
+        });
     }
+}
 
+impl Machine {
     fn character(&mut self, character: char, act: &mut impl FnMut(Action<'_>)) {
         match (self.state, character) {
             (State::Text, '\u{1b}') => self.state = State::Escape,

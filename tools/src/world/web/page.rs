@@ -2,17 +2,19 @@
 //! hidden text, with links that can be fetched. Works on the tokens of the page alone, in
 //! time and memory bounded by its length, however it is nested.
 
+mod tags;
+
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 
 use html5ever::LocalName;
 use html5ever::tendril::StrTendril;
-use html5ever::tokenizer::states::RawKind;
 use html5ever::tokenizer::{
     BufferQueue, Tag, TagKind, Token, TokenSink, TokenSinkResult, Tokenizer, TokenizerOpts,
 };
 use url::Url;
 
+use self::tags::{attribute, is_block, is_hidden, is_unseen, is_void, language, raw};
 use super::markdown::{Gap, Writer};
 
 /// The most Markdown that is made of a page, in bytes.
@@ -209,149 +211,6 @@ impl TokenSink for Reader {
             _ => TokenSinkResult::Continue,
         }
     }
-}
-
-/// Elements whose content is no markup.
-fn raw(tag: &Tag) -> TokenSinkResult<()> {
-    if tag.kind == TagKind::EndTag {
-        return TokenSinkResult::Continue;
-    }
-    match &*tag.name {
-        "title" | "textarea" => TokenSinkResult::RawData(RawKind::Rcdata),
-        "script" => TokenSinkResult::RawData(RawKind::ScriptData),
-        "style" | "xmp" | "iframe" | "noembed" | "noframes" | "noscript" => {
-            TokenSinkResult::RawData(RawKind::Rawtext)
-        }
-        "plaintext" => TokenSinkResult::Plaintext,
-        _ => TokenSinkResult::Continue,
-    }
-}
-
-/// Elements without content and end.
-fn is_void(name: &str) -> bool {
-    matches!(
-        name,
-        "area"
-            | "base"
-            | "br"
-            | "col"
-            | "embed"
-            | "hr"
-            | "img"
-            | "input"
-            | "link"
-            | "meta"
-            | "param"
-            | "source"
-            | "track"
-            | "wbr"
-    )
-}
-
-/// Elements of which a reader of the text sees nothing.
-fn is_unseen(name: &str) -> bool {
-    matches!(
-        name,
-        "script"
-            | "style"
-            | "noscript"
-            | "template"
-            | "iframe"
-            | "svg"
-            | "math"
-            | "object"
-            | "canvas"
-            | "audio"
-            | "video"
-            | "noembed"
-            | "noframes"
-            | "select"
-            | "datalist"
-            | "textarea"
-            | "frameset"
-            | "applet"
-    )
-}
-
-/// Elements that begin a line of their own, and so end a paragraph.
-fn is_block(name: &str) -> bool {
-    matches!(
-        name,
-        "p" | "div"
-            | "section"
-            | "article"
-            | "main"
-            | "header"
-            | "footer"
-            | "nav"
-            | "aside"
-            | "figure"
-            | "figcaption"
-            | "form"
-            | "fieldset"
-            | "address"
-            | "details"
-            | "summary"
-            | "dl"
-            | "dt"
-            | "dd"
-            | "center"
-            | "hgroup"
-            | "search"
-            | "dialog"
-            | "menu"
-            | "h1"
-            | "h2"
-            | "h3"
-            | "h4"
-            | "h5"
-            | "h6"
-            | "ul"
-            | "ol"
-            | "li"
-            | "pre"
-            | "listing"
-            | "xmp"
-            | "blockquote"
-            | "table"
-            | "hr"
-            | "caption"
-            | "plaintext"
-            | "legend"
-            | "body"
-    )
-}
-
-/// Whether an element is hidden by its own attributes.
-fn is_hidden(tag: &Tag) -> bool {
-    if tag
-        .attrs
-        .iter()
-        .any(|attribute| &*attribute.name.local == "hidden")
-    {
-        return true;
-    }
-    if &*tag.name == "dialog" && attribute(tag, "open").is_none() {
-        return true;
-    }
-    attribute(tag, "style").is_some_and(|style| {
-        let style: String = style
-            .chars()
-            .filter(|character| !character.is_whitespace())
-            .take(4096)
-            .flat_map(char::to_lowercase)
-            .collect();
-        ["display:none", "visibility:hidden"]
-            .iter()
-            .any(|hidden| style.contains(hidden))
-    })
-}
-
-fn attribute<'a>(tag: &'a Tag, name: &str) -> Option<&'a str> {
-    tag.attrs
-        .iter()
-        .find(|attribute| &*attribute.name.local == name)
-        .map(|attribute| &*attribute.value)
 }
 
 impl State {
@@ -714,18 +573,6 @@ impl State {
             End::Cell => self.writer.end_cell(),
         }
     }
-}
-
-/// The language that a class names: `language-rust`, `lang-rust`.
-fn language(tag: &Tag) -> Option<String> {
-    let class = attribute(tag, "class")?;
-    let name = class.split_whitespace().take(20).find_map(|class| {
-        class
-            .strip_prefix("language-")
-            .or_else(|| class.strip_prefix("lang-"))
-    })?;
-    let fits = |character: char| character.is_ascii_alphanumeric() || "+-#._".contains(character);
-    (name.len() <= 30 && name.chars().all(fits)).then(|| name.to_owned())
 }
 
 #[cfg(test)]
