@@ -563,10 +563,11 @@ impl SessionTask {
                 .unwrap_or_else(|fault| self.broken(fault.0))
             }
         };
+        // Before the answer, so that whoever lists sessions after it finds the title.
+        title::after_turn(&parts.core);
         for answer in running.answers {
             let _gone = answer.send(outcome.clone());
         }
-        title::after_turn(&parts.core);
         // Off the answer's path: the person has the answer while the disk catches up.
         let syncer = parts.core.syncer().clone();
         while self.housekeeping.try_join_next().is_some() {}
