@@ -517,8 +517,24 @@ async fn sixty_four_jobs_at_once_each_have_their_end() {
     for session in &sessions {
         let ended = |events: &[Value]| count(events, "job/ended");
         let start = Instant::now();
-        while ended(&bench.events(session).await) < 8 {
-            assert!(start.elapsed() < PATIENCE);
+        loop {
+            let events = bench.events(session).await;
+            if ended(&events) == 8 {
+                break;
+            }
+            let said: Vec<&Value> = events
+                .iter()
+                .filter(|event| {
+                    let kind = event["type"].as_str().unwrap();
+                    kind.starts_with("job/") || kind == "tool/result"
+                })
+                .collect();
+            assert!(
+                start.elapsed() < PATIENCE,
+                "{said:#?}\n{}",
+                bench.terret(&["jobs", "list"]).await.stdout
+            );
+            tokio::time::sleep(Duration::from_millis(50)).await;
         }
         let events = bench.events(session).await;
         assert_eq!(ended(&events), 8);
