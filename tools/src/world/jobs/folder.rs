@@ -9,10 +9,13 @@ use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::AsRawFd;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use rustix::fd::OwnedFd;
 use rustix::fs::{AtFlags, FlockOperation, Mode, OFlags, Stat};
 use rustix::io::Errno;
+
+use crate::world::jobs::record::unix_millis;
 
 /// The keeper's life.
 pub(crate) const LOCK: &str = "lock";
@@ -195,11 +198,19 @@ impl Folder {
         }
     }
 
-    /// The names in it, in no order. A name that is no UTF-8 is none of ours.
+    /// The names in it, in no order; a folder that was removed has none. A name that is
+    /// no UTF-8 is none of ours.
     pub(crate) fn names(&self) -> io::Result<Vec<String>> {
         let mut names = Vec::new();
-        for entry in rustix::fs::Dir::read_from(&self.descriptor)? {
-            let entry = entry?;
+        let entries = match rustix::fs::Dir::read_from(&self.descriptor) {
+            Err(Errno::NOENT) => return Ok(names),
+            entries => entries?,
+        };
+        for entry in entries {
+            let entry = match entry {
+                Err(Errno::NOENT) => break,
+                entry => entry?,
+            };
             if let Ok(name) = entry.file_name().to_str()
                 && name != "."
                 && name != ".."
@@ -217,6 +228,13 @@ impl Folder {
             name,
             AtFlags::SYMLINK_NOFOLLOW,
         )?)
+    }
+
+    /// How long ago a name in it came or went; none when the clock was set back since.
+    pub(crate) fn unchanged_for(&self) -> Option<Duration> {
+        let changed = rustix::fs::fstat(&self.descriptor).ok()?.st_mtime;
+        let changed = Duration::from_secs(u64::try_from(changed).ok()?);
+        Duration::from_millis(unix_millis()).checked_sub(changed)
     }
 
     /// Whether the folder itself was removed.

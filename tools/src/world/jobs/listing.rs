@@ -190,6 +190,8 @@ pub(crate) fn collect(folder: &Path, old: Duration) {
             continue;
         };
         let jobs = parent.names().unwrap_or_default();
+        // One that was just made waits for its first job.
+        let is_stale = parent.unchanged_for().is_some_and(|time| time >= old);
         let mut left = jobs.len();
         for name in jobs {
             looks += 1;
@@ -201,6 +203,7 @@ pub(crate) fn collect(folder: &Path, old: Duration) {
             }
         }
         if left == 0
+            && is_stale
             && let Ok(above) = Folder::open(root)
         {
             // Fails when something came in meanwhile, which is right.

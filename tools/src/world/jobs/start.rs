@@ -8,7 +8,7 @@ use std::ffi::OsString;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Child;
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,6 +28,8 @@ use crate::world::process::ProcessError;
 pub(crate) const MAKING: &str = ".making-";
 /// Names of folders that are being removed.
 pub(crate) const REMOVING: &str = ".removing-";
+/// Tries to make a folder that somebody clears away each time.
+const MAKING_TRIES: usize = 100;
 /// A keeper answers in milliseconds; the machine may be slow.
 const ANSWER: Duration = Duration::from_secs(20);
 
@@ -64,9 +66,8 @@ impl Start {
     pub(crate) fn run(self) -> Result<Begun, JobError> {
         let place = self.settings.folder.clone();
         let name = self.record.id.to_string();
-        let parent = Folder::make(&place).map_err(files(&place))?;
         let making = format!("{MAKING}{name}");
-        let folder = parent.make_in(&making).map_err(files(&place))?;
+        let (parent, folder) = make(&place, &making).map_err(files(&place))?;
         reached(Point::Folder);
         let made = (|| {
             let lock = folder.take_lock()?;
@@ -153,6 +154,24 @@ impl Start {
             requests,
             keeper,
         })
+    }
+}
+
+/// The session's folder and in it that of a job. Whoever clears away empty folders may take
+/// the session's between its making and its first use; then it is made once more.
+fn make(place: &Path, making: &str) -> io::Result<(Folder, Folder)> {
+    let mut tries = 0;
+    loop {
+        let made = Folder::make(place).and_then(|parent| {
+            let folder = parent.make_in(making)?;
+            Ok((parent, folder))
+        });
+        match made {
+            Err(error) if error.kind() == io::ErrorKind::NotFound && tries < MAKING_TRIES => {
+                tries += 1;
+            }
+            made => return made,
+        }
     }
 }
 

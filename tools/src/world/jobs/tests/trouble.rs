@@ -448,6 +448,44 @@ async fn old_jobs_of_other_sessions_are_cleared_away_and_running_ones_never() {
 }
 
 #[tokio::test]
+async fn a_session_that_clears_away_takes_no_folder_from_one_that_begins() {
+    let home = tempfile::tempdir().unwrap();
+    let root = home.path().join("jobs");
+    std::fs::create_dir_all(root.join("session-new")).unwrap();
+    listing::collect_garbage(&root.join("session-1"));
+    assert!(root.join("session-new").exists());
+
+    // Whoever holds every empty folder for old takes what was made a moment ago, and the
+    // start makes it once more.
+    let stop = Arc::new(std::sync::atomic::AtomicBool::new(false));
+    let cleaner = std::thread::spawn({
+        let (root, stop) = (root.clone(), Arc::clone(&stop));
+        move || {
+            while !stop.load(std::sync::atomic::Ordering::Relaxed) {
+                listing::collect(&root.join("session-1"), Duration::ZERO);
+            }
+        }
+    });
+    let mut sessions = Vec::new();
+    for number in 0..20 {
+        let folder = root.join(format!("session-other-{number}"));
+        let jobs = open(&JobsSettings::new(folder.clone()));
+        let started = jobs.start(request("call-1", "sleep 600")).await;
+        sessions.push((folder, started));
+    }
+    stop.store(true, std::sync::atomic::Ordering::Relaxed);
+    cleaner.join().unwrap();
+    let errors: Vec<_> = sessions
+        .iter()
+        .filter_map(|(folder, started)| {
+            listing::discard(folder).unwrap();
+            started.as_ref().err()
+        })
+        .collect();
+    assert!(errors.is_empty(), "{errors:#?}");
+}
+
+#[tokio::test]
 async fn no_tool_reaches_the_files_of_a_job() {
     let bench = Bench::new();
     let job = bench.start("echo out").await;
