@@ -178,6 +178,8 @@ impl Approvals {
             rule: rule.to_owned(),
             effect: RuleEffect::Allow,
             by: by.to_owned(),
+            approval: None,
+            expires: None,
         })?;
         self.policy.refresh();
         self.settle_covered(&format!("rule:r{id}"))
@@ -230,6 +232,7 @@ impl Approvals {
             verdict,
             reason,
             by: by.to_owned(),
+            scope: None,
         })?;
         if let Some(parked) = waiting.calls.remove(id) {
             // The call may have been given up meanwhile; its verdict is logged all the same.
@@ -266,6 +269,7 @@ impl Approvals {
                 verdict: Verdict::Cancelled,
                 reason: None,
                 by: by.to_owned(),
+                scope: None,
             })?;
             if let Some(parked) = waiting.calls.remove(&id) {
                 let _gone = parked.answer.send(Answer::Cancelled);
@@ -298,6 +302,7 @@ impl Approvals {
                     verdict: Verdict::Cancelled,
                     reason: None,
                     by: CHANGED.to_owned(),
+                    scope: None,
                 })?;
                 None
             }
@@ -342,6 +347,7 @@ impl Approvals {
                 verdict: Verdict::Denied,
                 reason: Some(reason.clone()),
                 by: "nobody".to_owned(),
+                scope: None,
             })?;
             return Ok(Parking::NobodyToAsk { reason });
         }

@@ -44,6 +44,7 @@ impl CallJournal for CallLog {
     async fn started(&self, call: &Call, definition: &Definition) -> Result<(), Fault> {
         let payload = Payload::ToolStarted {
             id: call.id.clone(),
+            allowed: None,
         };
         self.core.append_for_call(&call.id, payload)?;
         if definition.replay != Replay::Safe {

@@ -118,7 +118,12 @@ pub enum Payload {
     },
     /// Ours: the gate has passed and the effect may have begun (`design.md §8`, check 30).
     #[serde(rename = "tool/started")]
-    ToolStarted { id: String },
+    ToolStarted {
+        id: String,
+        /// What let the call run; absent in logs of before this was told.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        allowed: Option<Allowance>,
+    },
     /// Ours: a piece of live output for the editor. Never part of history.
     #[serde(rename = "tool/output")]
     ToolOutput { id: String, text: String },
@@ -232,6 +237,9 @@ pub enum Payload {
         reason: Option<String>,
         /// Who decided: `editor`, `inbox`, `rule:<id>`, `cancel`, `nobody`.
         by: String,
+        /// How far a yes reaches beyond this call; absent when it does not.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        scope: Option<GrantScope>,
     },
     #[serde(rename = "policy/updated")]
     PolicyUpdated { patterns: Vec<String> },
@@ -242,6 +250,12 @@ pub enum Payload {
         rule: String,
         effect: RuleEffect,
         by: String,
+        /// The approval that it came from.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        approval: Option<String>,
+        /// Unix milliseconds after which it counts for nothing.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        expires: Option<u64>,
     },
     /// Ours: a rule of the session's own layer was taken back.
     #[serde(rename = "rule/removed")]
@@ -429,6 +443,38 @@ pub enum ApprovalStage {
     Call,
     /// One more run of a call that has run, with more reach than its sandbox gave it.
     Escalation,
+    /// Leaving plan mode, to do what the call's plan says.
+    LeavePlan,
+    /// What a repository brings that runs code or redirects keys; no call of a model.
+    Trust,
+}
+
+/// How far a standing yes reaches.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum GrantScope {
+    /// The session that asked.
+    Session,
+    /// All sessions of the user in the project.
+    Project,
+    /// All sessions of the user.
+    User,
+}
+
+/// What let a call run, for whoever asks later why it did.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "how", rename_all = "snake_case")]
+pub enum Allowance {
+    /// An allow rule, by its exact text and the layer that holds it.
+    Rule { layer: String, rule: String },
+    /// A verdict; the approval's events name the call.
+    Approval,
+    /// The mode lets such calls run where no rule speaks.
+    Mode { mode: String },
+    /// The tool needs no decision.
+    Tool,
+    /// A hook of the user's answered for it.
+    Hook,
 }
 
 impl ApprovalStage {

@@ -248,6 +248,7 @@ pub(crate) fn closing_events(state: &SessionState, why: &str) -> Vec<Payload> {
             verdict: crate::event::Verdict::Cancelled,
             reason: Some(why.to_owned()),
             by: "cancel".to_owned(),
+            scope: None,
         })
         .collect();
     for call in &open.owed {

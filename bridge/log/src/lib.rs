@@ -35,8 +35,8 @@ pub use catalogue::{PayloadError, catalogue, events_page};
 pub use clock::{Clock, SystemClock, moment};
 pub use error::{AppendError, BlobError, StoreError};
 pub use event::{
-    ApprovalStage, Event, FileChange, ImageRef, InjectedBy, JobOutcome, Part, Payload, PromptBlock,
-    RuleEffect, Severity, StepUsage, ToolSchema, TurnStatus, Verdict,
+    Allowance, ApprovalStage, Event, FileChange, GrantScope, ImageRef, InjectedBy, JobOutcome,
+    Part, Payload, PromptBlock, RuleEffect, Severity, StepUsage, ToolSchema, TurnStatus, Verdict,
 };
 pub use id::{BadSessionId, SessionId};
 pub use index::{Index, JobRow, Page, PendingRow, SearchHit, SessionFilter, SessionRow};

@@ -71,7 +71,7 @@ async fn check_051_calls_that_did_not_start_get_the_synthetic_result() {
     let _approve = AutoApprove::start(&session, Decision::AllowOnce);
     let answer = session.prompt(text("run")).await.unwrap();
     wait_for(&session, 0, |payload| {
-        matches!(payload, Payload::ToolStarted { id } if id == "a").then_some(())
+        matches!(payload, Payload::ToolStarted { id, .. } if id == "a").then_some(())
     })
     .await;
     let before = Instant::now();

@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use serde_json::Value;
 use terret_acp::schema::v1;
 use terret_acp::{ErrorCode, Peer, RequestError};
+use terret_engine::room::log::ApprovalStage;
 use terret_engine::{ApprovalError, Decision, SessionHandle};
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
@@ -32,6 +33,7 @@ pub(crate) struct Ask {
     /// What the editor shows.
     pub card: v1::ToolCallUpdate,
     pub offered_rule: Option<String>,
+    pub stage: ApprovalStage,
 }
 
 impl Ask {
@@ -295,6 +297,7 @@ mod tests {
             id: "a1".to_owned(),
             card: v1::ToolCallUpdate::new("c1", v1::ToolCallUpdateFields::new()),
             offered_rule: Some(rule),
+            stage: ApprovalStage::Call,
         };
         assert_eq!(options(&ask("Bash(ls)".to_owned())).len(), 3);
         let long = format!("Bash(echo {} precious)", "x".repeat(500));

@@ -12,8 +12,8 @@ use serde_json::{Map, Value, json};
 use terret_acp::schema::v1;
 use terret_engine::room::log::editor::EditorItem;
 use terret_engine::room::log::{
-    Event, FileChange, ImageRef, Payload, PlanEntry, PlanStatus, PromptBlock, Severity,
-    UsageTotals, Verdict,
+    ApprovalStage, Event, FileChange, ImageRef, Payload, PlanEntry, PlanStatus, PromptBlock,
+    Severity, UsageTotals, Verdict,
 };
 use terret_engine::{Engine, SessionHandle};
 use tokio::time::Instant;
@@ -219,6 +219,7 @@ impl View {
                 reason,
                 preview,
                 offered_rule,
+                stage,
             } => {
                 let asked = Asked {
                     call_id,
@@ -228,6 +229,7 @@ impl View {
                     reason,
                     preview,
                     offered_rule,
+                    stage,
                 };
                 if self.phase == Phase::Live {
                     self.ask(id, asked).await;
@@ -565,6 +567,7 @@ impl View {
             id,
             card,
             offered_rule: asked.offered_rule,
+            stage: asked.stage,
         }));
     }
 
@@ -676,6 +679,7 @@ struct Asked {
     reason: String,
     preview: Vec<FileChange>,
     offered_rule: Option<String>,
+    stage: ApprovalStage,
 }
 
 fn wire_severity(severity: Severity) -> v1::NoticeSeverity {

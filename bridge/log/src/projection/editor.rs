@@ -10,8 +10,8 @@ use super::jobs::LEFT_BEHIND;
 use super::plan::{Plan, PlanEntry};
 use super::usage::UsageTotals;
 use crate::event::{
-    Event, FileChange, ImageRef, InjectedBy, JobOutcome, Part, Payload, PromptBlock, Severity,
-    TurnStatus, Verdict,
+    ApprovalStage, Event, FileChange, GrantScope, ImageRef, InjectedBy, JobOutcome, Part, Payload,
+    PromptBlock, Severity, TurnStatus, Verdict,
 };
 
 /// One thing to show. Text items with one `message_id` are pieces of one message.
@@ -92,6 +92,7 @@ pub enum EditorItem {
         reason: String,
         preview: Vec<FileChange>,
         offered_rule: Option<String>,
+        stage: ApprovalStage,
     },
     ApprovalResolved {
         id: String,
@@ -99,6 +100,7 @@ pub enum EditorItem {
         verdict: Verdict,
         reason: Option<String>,
         by: String,
+        scope: Option<GrantScope>,
     },
     /// The whole plan, only when it changed.
     Plan(Vec<PlanEntry>),
@@ -300,7 +302,7 @@ impl EditorFold {
     fn apply_call(&mut self, event: &Event, out: &mut Vec<EditorItem>) {
         match &event.payload {
             Payload::ToolCall { id, name, args } => self.call(id, name, args, out),
-            Payload::ToolStarted { id } => out.push(EditorItem::ToolStarted { id: id.clone() }),
+            Payload::ToolStarted { id, .. } => out.push(EditorItem::ToolStarted { id: id.clone() }),
             Payload::ToolOutput { id, text } => match (self.mode, self.calls.get_mut(id)) {
                 (Mode::Replay, Some(call)) => call.held_output.push_str(text),
                 _ => out.push(EditorItem::ToolOutput {
@@ -339,7 +341,7 @@ impl EditorFold {
                 reason,
                 preview,
                 offered_rule,
-                stage: _,
+                stage,
             } => {
                 out.push(EditorItem::ApprovalRequested {
                     id: id.clone(),
@@ -350,6 +352,7 @@ impl EditorFold {
                     reason: reason.clone(),
                     preview: preview.clone(),
                     offered_rule: offered_rule.clone(),
+                    stage: *stage,
                 });
             }
             Payload::ApprovalResolved {
@@ -358,6 +361,7 @@ impl EditorFold {
                 verdict,
                 reason,
                 by,
+                scope,
             } => {
                 out.push(EditorItem::ApprovalResolved {
                     id: id.clone(),
@@ -365,6 +369,7 @@ impl EditorFold {
                     verdict: *verdict,
                     reason: reason.clone(),
                     by: by.clone(),
+                    scope: *scope,
                 });
             }
             _ => {}

@@ -10,8 +10,12 @@ pub struct SessionRule {
     pub rule: String,
     pub effect: RuleEffect,
     pub by: String,
+    /// The approval that it came from.
+    pub approval: Option<String>,
     /// Unix milliseconds.
     pub added_at: u64,
+    /// Unix milliseconds after which it counts for nothing.
+    pub expires: Option<u64>,
 }
 
 /// Rules added and not removed, oldest first.
@@ -29,6 +33,8 @@ impl SessionRules {
                 rule,
                 effect,
                 by,
+                approval,
+                expires,
             } => {
                 self.rules.retain(|known| known.id != *id);
                 self.rules.push(SessionRule {
@@ -36,7 +42,9 @@ impl SessionRules {
                     rule: rule.clone(),
                     effect: *effect,
                     by: by.clone(),
+                    approval: approval.clone(),
                     added_at: event.at,
+                    expires: *expires,
                 });
             }
             Payload::RuleRemoved { id, .. } => self.rules.retain(|known| known.id != *id),

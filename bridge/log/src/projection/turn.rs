@@ -122,7 +122,7 @@ impl OpenTurn {
                     call.announced = true;
                 }
             }
-            Payload::ToolStarted { id } => {
+            Payload::ToolStarted { id, .. } => {
                 self.started.insert(id.clone());
                 if let Some(call) = self
                     .owed

@@ -8,7 +8,7 @@ use std::borrow::Cow;
 use serde_json::{Map, Value};
 
 use super::Rules;
-use crate::event::{FileChange, Part, Payload, PromptBlock, ToolSchema};
+use crate::event::{Allowance, FileChange, Part, Payload, PromptBlock, ToolSchema};
 use crate::strict_json::MAX_DEPTH;
 
 pub(super) fn scrubbed(rules: &Rules, mut payload: Payload) -> Payload {
@@ -35,7 +35,6 @@ fn walk(rules: &Rules, payload: &mut Payload) {
         }
         | Payload::TurnStart { agent: _ }
         | Payload::StepEnd { n: _, usage: _ }
-        | Payload::ToolStarted { id: _ }
         | Payload::PolicyUpdated { patterns: _ } => {}
         Payload::SessionTitled { title } => text(rules, title),
         Payload::SessionCompacted {
@@ -151,6 +150,7 @@ fn walk(rules: &Rules, payload: &mut Payload) {
             verdict: _,
             reason,
             by,
+            scope: _,
         } => {
             optional(rules, reason);
             place(rules, by);
@@ -160,9 +160,16 @@ fn walk(rules: &Rules, payload: &mut Payload) {
             rule,
             effect: _,
             by,
+            approval: _,
+            expires: _,
         } => {
             text(rules, rule);
             place(rules, by);
+        }
+        Payload::ToolStarted { id: _, allowed } => {
+            if let Some(Allowance::Rule { layer: _, rule }) = allowed {
+                text(rules, rule);
+            }
         }
         Payload::RuleRemoved { id: _, by } | Payload::PlanCleared { by } => place(rules, by),
         Payload::RequestFrame { system, tools } => {

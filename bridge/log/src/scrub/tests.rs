@@ -192,6 +192,7 @@ fn check_159_ids_and_verdicts_keep_their_values() {
         verdict: crate::event::Verdict::Approved,
         reason: Some(id.clone()),
         by: "editor".to_owned(),
+        scope: None,
     };
     let Payload::ApprovalResolved {
         id: stored,

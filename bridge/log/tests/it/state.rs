@@ -171,6 +171,8 @@ fn rules_options_policy_and_roots_hold_their_last_word() {
         rule: rule.to_owned(),
         effect: RuleEffect::Allow,
         by: "editor".to_owned(),
+        approval: None,
+        expires: None,
     };
     let option = |value: &str| Payload::OptionSet {
         option: "mode".to_owned(),

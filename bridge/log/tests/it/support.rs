@@ -178,7 +178,10 @@ pub(crate) fn tool_call(id: &str, name: &str, args: Value) -> Payload {
 }
 
 pub(crate) fn tool_started(id: &str) -> Payload {
-    Payload::ToolStarted { id: id.to_owned() }
+    Payload::ToolStarted {
+        id: id.to_owned(),
+        allowed: None,
+    }
 }
 
 pub(crate) fn result(id: &str, content: &str) -> Payload {
@@ -220,6 +223,7 @@ pub(crate) fn resolved(request: &str, call_id: &str, verdict: terret_log::Verdic
         verdict,
         reason: None,
         by: "editor".to_owned(),
+        scope: None,
     }
 }
 

@@ -73,6 +73,8 @@ fn an_import_grants_nothing() {
         rule: "Bash".into(),
         effect: RuleEffect::Allow,
         by: "editor".into(),
+        approval: None,
+        expires: None,
     };
     let mode = Payload::OptionSet {
         option: "mode".into(),
