@@ -7,7 +7,7 @@
 use crate::definition::{Definition, Kind};
 use crate::floor::{self, Floor};
 use crate::mode::Mode;
-use crate::rules::{self, Effect, Rule, Subject};
+use crate::rules::{self, Effect, Rule, RuleSet, Scope, Subject};
 
 /// All that decides about a session's calls. Replaced as a whole when a part changes.
 #[derive(Debug, Clone, Default)]
@@ -19,7 +19,7 @@ pub struct Policy {
     /// What an agent's ancestors may do at most; every list must admit.
     pub ceilings: Vec<Floor>,
     pub mode: Mode,
-    pub rules: Vec<Rule>,
+    pub rules: RuleSet,
     /// Commands run in an isolating sandbox.
     pub isolated: bool,
 }
@@ -40,6 +40,89 @@ pub enum Decision {
     },
 }
 
+/// A decision and what it rests on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Ruling {
+    pub decision: Decision,
+    /// What spoke first.
+    pub by: Decider,
+    /// One sentence for a person, without control characters.
+    pub why: String,
+    /// Of a command line with several commands, the one that decided.
+    pub part: Option<String>,
+    /// All the rules that were needed: for an allowed line of several commands one for
+    /// each of them.
+    pub rules: Vec<Rule>,
+}
+
+/// What can decide about a call, from the first that is asked to the last.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Decider {
+    /// A rule, of any effect.
+    Rule(Rule),
+    /// The operator's list of tools.
+    Floor,
+    /// The session's live list, or that of an ancestor.
+    Ceiling,
+    /// Plan mode, which only looks.
+    Plan,
+    /// The file that it changes, with why it is protected.
+    Protection(String),
+    /// No rule spoke, and the mode says what happens then.
+    Mode(Mode),
+    /// No rule spoke, and the tool is never asked for.
+    Tool,
+}
+
+impl Ruling {
+    /// `allow`, `ask` or `deny`.
+    pub fn effect(&self) -> Effect {
+        match self.decision {
+            Decision::Run => Effect::Allow,
+            Decision::Ask { .. } => Effect::Ask,
+            Decision::Forbid { .. } => Effect::Deny,
+        }
+    }
+
+    /// Whether no rule, list or protection spoke, so that only a default decided.
+    pub fn is_default(&self) -> bool {
+        matches!(self.by, Decider::Mode(_) | Decider::Tool)
+    }
+
+    fn new(decision: Decision, by: Decider, why: String) -> Self {
+        let rules = match &by {
+            Decider::Rule(rule) => vec![rule.clone()],
+            _ => Vec::new(),
+        };
+        Self {
+            decision,
+            by,
+            why,
+            part: None,
+            rules,
+        }
+    }
+
+    fn run(why: String, by: Decider) -> Self {
+        Self::new(Decision::Run, by, why)
+    }
+
+    fn ask(reason: String, by: Decider, offered_rule: Option<String>) -> Self {
+        let decision = Decision::Ask {
+            reason: reason.clone(),
+            offered_rule,
+        };
+        Self::new(decision, by, reason)
+    }
+
+    fn forbid(reason: String, by: Decider) -> Self {
+        let decision = Decision::Forbid {
+            reason: reason.clone(),
+        };
+        Self::new(decision, by, reason)
+    }
+}
+
 impl Policy {
     /// Whether a tool may run at all.
     pub fn admits(&self, tool: &str) -> bool {
@@ -51,11 +134,7 @@ impl Policy {
     /// The floor and the deny rules alone: what must be looked at again after a wait.
     pub fn forbids(&self, definition: &Definition, subject: Option<Subject<'_>>) -> Option<String> {
         if let Some(rule) = self.speaking(Effect::Deny, definition.name, subject) {
-            return Some(format!(
-                "{} is denied by the rule `{}`",
-                definition.name,
-                rule.text()
-            ));
+            return Some(denied(definition.name, rule));
         }
         (!self.admits(definition.name)).then(|| floor::refusal(definition.name))
     }
@@ -67,42 +146,61 @@ impl Policy {
         subject: Option<Subject<'_>>,
         protection: Option<&str>,
     ) -> Decision {
+        self.judge(definition, subject, protection).decision
+    }
+
+    /// Decides about one call and says what decided.
+    pub fn judge(
+        &self,
+        definition: &Definition,
+        subject: Option<Subject<'_>>,
+        protection: Option<&str>,
+    ) -> Ruling {
         let tool = definition.name;
-        if let Some(reason) = self.forbids(definition, subject) {
-            return Decision::Forbid { reason };
+        if let Some(rule) = self.speaking(Effect::Deny, tool, subject) {
+            return Ruling::forbid(denied(tool, rule), Decider::Rule(rule.clone()));
+        }
+        if let Some(list) = self.refusing(tool) {
+            return Ruling::forbid(floor::refusal(tool), list);
         }
         if self.mode == Mode::Plan && definition.mutating {
-            return Decision::Forbid {
-                reason: format!(
-                    "{tool} is not available in plan mode, which only looks; describe the change in words and wait until the mode is left"
-                ),
-            };
+            let why = format!(
+                "{tool} is not available in plan mode, which only looks; describe the change in words and wait until the mode is left"
+            );
+            return Ruling::forbid(why, Decider::Plan);
         }
         if let Some(why) = protection.filter(|_| definition.mutating) {
-            return Decision::Ask {
-                reason: format!("the file is protected: {why}"),
-                offered_rule: None,
-            };
+            return Ruling::ask(
+                format!("the file is protected: {why}"),
+                Decider::Protection(why.to_owned()),
+                None,
+            );
         }
-        let offered_rule = || rules::offer(tool, subject.map(|subject| subject.text));
         if self.mode != Mode::Bypass
             && let Some(rule) = self.speaking(Effect::Ask, tool, subject)
         {
             // A rule of the session would not pass an ask rule, so none is offered.
-            return Decision::Ask {
-                reason: format!("the rule `{}` asks for it", rule.text()),
-                offered_rule: None,
+            let why = format!("the rule `{}` asks for it", rule.text());
+            return Ruling::ask(why, Decider::Rule(rule.clone()), None);
+        }
+        if let Some(rule) = self.speaking(Effect::Allow, tool, subject) {
+            let why = format!("the rule `{}` allows it", rule.text());
+            return Ruling::run(why, Decider::Rule(rule.clone()));
+        }
+        if self.mode.runs_unasked(definition, self.isolated) {
+            return if Mode::Ask.runs_unasked(definition, self.isolated) {
+                Ruling::run(format!("{tool} is not asked for"), Decider::Tool)
+            } else {
+                let why = format!("the mode `{}` does not ask for it", self.mode.name());
+                Ruling::run(why, Decider::Mode(self.mode))
             };
         }
-        if self.speaking(Effect::Allow, tool, subject).is_some()
-            || self.mode.runs_unasked(definition, self.isolated)
-        {
-            return Decision::Run;
-        }
-        Decision::Ask {
-            reason: default_reason(definition),
-            offered_rule: offered_rule(),
-        }
+        let offered = rules::offer(tool, subject.map(|subject| subject.text));
+        Ruling::ask(
+            default_reason(definition),
+            Decider::Mode(self.mode),
+            offered,
+        )
     }
 
     /// A decision about a call that asks for itself ([`crate::call::Tool::insists`]): no
@@ -135,8 +233,25 @@ impl Policy {
     fn speaking(&self, effect: Effect, tool: &str, subject: Option<Subject<'_>>) -> Option<&Rule> {
         self.rules
             .iter()
-            .find(|rule| rule.effect == effect && rule.matches(tool, subject))
+            .filter(|rule| rule.effect == effect)
+            // What comes with us was judged for commands that cannot reach far.
+            .filter(|rule| self.isolated || rule.scope != Scope::BuiltIn || effect != Effect::Allow)
+            .find(|rule| rule.matches(tool, subject))
     }
+
+    /// Which list keeps a tool from running at all.
+    fn refusing(&self, tool: &str) -> Option<Decider> {
+        if !self.floor.admits(tool) {
+            return Some(Decider::Floor);
+        }
+        let held = self.live.iter().chain(&self.ceilings);
+        let refused = held.into_iter().any(|list| !list.admits(tool));
+        refused.then_some(Decider::Ceiling)
+    }
+}
+
+fn denied(tool: &str, rule: &Rule) -> String {
+    format!("{tool} is denied by the rule `{}`", rule.text())
 }
 
 fn default_reason(definition: &Definition) -> String {

@@ -7,12 +7,21 @@
 //! expansion, an assignment, a wrapper) is left to be asked. Ask and deny rules err to the
 //! other side: they match when any piece of the command might be what they name.
 
+pub mod builtin;
+pub mod claude;
+mod set;
+mod shown;
+
 use std::path::Path;
+use std::sync::Arc;
 
 use globset::{GlobBuilder, GlobMatcher};
 
 use crate::floor::glob_matches;
 use crate::world::web::host::{HostPattern, HostPatternError};
+
+pub use set::RuleSet;
+pub use shown::shown;
 
 /// What a rule does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -22,21 +31,57 @@ pub enum Effect {
     Deny,
 }
 
-/// How far a rule reaches.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Scope {
-    /// Comes with Terret.
-    BuiltIn,
-    Session,
-    Project,
-    Everywhere,
+impl Effect {
+    /// The word for people and on the wire: `allow`, `ask` or `deny`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Allow => "allow",
+            Self::Ask => "ask",
+            Self::Deny => "deny",
+        }
+    }
 }
 
-/// One rule. Its text is what people see and what is stored.
+/// The layer that a rule stands in, and so how far it reaches.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Scope {
+    /// Comes with Terret. Its allow rules hold only while commands are isolated.
+    BuiltIn,
+    /// The user's, for every project.
+    User,
+    /// One project's. What a repository brings only narrows until it is trusted: see
+    /// [`narrowing_only`].
+    Project,
+    /// One session's.
+    Session,
+    /// One call's.
+    Call,
+}
+
+impl Scope {
+    /// The word for people: `built in`, `user`, `project`, `session` or `call`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::BuiltIn => "built in",
+            Self::User => "user",
+            Self::Project => "project",
+            Self::Session => "session",
+            Self::Call => "call",
+        }
+    }
+}
+
+/// One rule. Its text is what people see and what is stored. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Rule {
     pub effect: Effect,
     pub scope: Scope,
+    parsed: Arc<Parsed>,
+    id: Option<Arc<str>>,
+}
+
+#[derive(Debug)]
+struct Parsed {
     text: String,
     tool: String,
     subject: Pattern,
@@ -44,7 +89,7 @@ pub struct Rule {
 
 impl PartialEq for Rule {
     fn eq(&self, other: &Self) -> bool {
-        (self.effect, self.scope, &self.text) == (other.effect, other.scope, &other.text)
+        (self.effect, self.scope, self.text()) == (other.effect, other.scope, other.text())
     }
 }
 
@@ -76,6 +121,14 @@ pub enum RuleError {
     },
     #[error("the rule `{0}` names a tool with a character that no tool name has")]
     Name(String),
+    #[error(
+        "the rule `{text}` does not match its example `{example}`; correct the rule, or take the example out of `match`"
+    )]
+    Unmatched { text: String, example: String },
+    #[error(
+        "the rule `{text}` matches `{example}`, which stands in its `not_match`; narrow the rule, or take the example out"
+    )]
+    Matched { text: String, example: String },
 }
 
 /// What a call is about, as rules match it.
@@ -155,15 +208,85 @@ impl Rule {
         Ok(Self {
             effect,
             scope,
-            text: text.to_owned(),
-            tool: tool.to_owned(),
-            subject,
+            parsed: Arc::new(Parsed {
+                text: text.to_owned(),
+                tool: tool.to_owned(),
+                subject,
+            }),
+            id: None,
         })
+    }
+
+    /// The same rule with a name of its own, for whoever keeps rules and has to find this
+    /// one again. It is no part of what makes two rules equal.
+    #[must_use]
+    pub fn with_id(mut self, id: impl Into<Arc<str>>) -> Self {
+        self.id = Some(id.into());
+        self
+    }
+
+    /// The name that [`Self::with_id`] gave it.
+    pub fn id(&self) -> Option<&str> {
+        self.id.as_deref()
+    }
+
+    /// Checks the rule on examples of what it is to match and what not: for a rule
+    /// `Tool(…)` or a command the text that would stand inside the parentheses, for a rule
+    /// about tools their names. Relative paths are relative to the session's folder.
+    ///
+    /// # Errors
+    /// The first example that is not as it should be.
+    pub fn with_examples<S: AsRef<str>>(
+        self,
+        matching: &[S],
+        not_matching: &[S],
+    ) -> Result<Self, RuleError> {
+        for example in matching {
+            if !self.matches_example(example.as_ref()) {
+                return Err(RuleError::Unmatched {
+                    text: self.text().to_owned(),
+                    example: example.as_ref().to_owned(),
+                });
+            }
+        }
+        for example in not_matching {
+            if self.matches_example(example.as_ref()) {
+                return Err(RuleError::Matched {
+                    text: self.text().to_owned(),
+                    example: example.as_ref().to_owned(),
+                });
+            }
+        }
+        Ok(self)
+    }
+
+    fn matches_example(&self, example: &str) -> bool {
+        if matches!(self.parsed.subject, Pattern::Any) && !COMMAND_TOOLS.contains(&self.tool()) {
+            return self.matches(example, None);
+        }
+        // A rule for several tools is tried on one that it names.
+        self.matches(
+            self.tool(),
+            Some(Subject {
+                text: example,
+                cwd: Path::new("/"),
+            }),
+        )
     }
 
     /// The text as it was written.
     pub fn text(&self) -> &str {
-        &self.text
+        &self.parsed.text
+    }
+
+    /// The name or the pattern of names before the parentheses.
+    pub fn tool(&self) -> &str {
+        &self.parsed.tool
+    }
+
+    /// Whether the rule says something of what a call is about, and not only of its tool.
+    pub fn has_subject(&self) -> bool {
+        !matches!(self.parsed.subject, Pattern::Any)
     }
 
     /// Whether the rule speaks about a call.
@@ -173,7 +296,7 @@ impl Rule {
         }
         let strict = self.effect == Effect::Allow;
         let subject = subject.map(|subject| self.about(tool, subject));
-        match (&self.subject, subject) {
+        match (&self.parsed.subject, subject) {
             (Pattern::Any, _) => true,
             (_, None) => false,
             (Pattern::Command(wanted), Some(subject)) => {
@@ -194,7 +317,7 @@ impl Rule {
     /// For a command, what is typed and not where.
     fn about<'a>(&self, tool: &str, subject: Subject<'a>) -> Subject<'a> {
         match subject.text.split_once(": ") {
-            Some((_, text)) if tool == "terminal_input" && self.tool == "Bash" => {
+            Some((_, text)) if tool == "terminal_input" && self.tool() == "Bash" => {
                 Subject { text, ..subject }
             }
             _ => subject,
@@ -202,20 +325,29 @@ impl Rule {
     }
 
     fn names(&self, tool: &str) -> bool {
-        if glob_matches(&self.tool, tool) {
+        if glob_matches(self.tool(), tool) {
             return true;
         }
-        match self.tool.as_str() {
+        match self.tool() {
             "Edit" => EDIT_TOOLS.contains(&tool),
             "Bash" => {
                 COMMAND_TOOLS.contains(&tool)
                     || (self.effect != Effect::Allow && TERMINAL_TOOLS.contains(&tool))
             }
             // A bare `Read` is the tool; with a path it is what may be looked at.
-            "Read" => !matches!(self.subject, Pattern::Any) && READ_TOOLS.contains(&tool),
+            "Read" => !matches!(self.parsed.subject, Pattern::Any) && READ_TOOLS.contains(&tool),
             _ => false,
         }
     }
+}
+
+/// The rules of a repository that nobody has trusted yet: those that ask and deny, for they
+/// only narrow. What it would allow is dropped.
+pub fn narrowing_only(rules: impl IntoIterator<Item = Rule>) -> Vec<Rule> {
+    rules
+        .into_iter()
+        .filter(|rule| rule.effect != Effect::Allow)
+        .collect()
 }
 
 /// `cargo test` is that command alone; `cargo test:*` and `cargo test *` are any that begins

@@ -10,7 +10,7 @@ use terret_engine::room::models::{
 };
 use terret_engine::room::tools::floor::Floor;
 use terret_engine::room::tools::mode::Mode;
-use terret_engine::room::tools::rules::{Effect, Rule, Scope};
+use terret_engine::room::tools::rules::{self, Effect, Rule, RuleSet, Scope};
 use terret_engine::room::tools::table::Table;
 use terret_engine::room::tools::world::sandbox::choice::{Choice, SandboxSettings};
 use terret_engine::room::tools::world::sandbox::docker::{DockerSettings, DockerUser};
@@ -319,23 +319,20 @@ impl Setup {
         }
     }
 
-    fn rules(&self) -> Result<Vec<Rule>, ConfigError> {
+    fn rules(&self) -> Result<RuleSet, ConfigError> {
         let policy = &self.config.policy;
         let kinds = [
             ("policy.deny", &policy.deny, Effect::Deny),
             ("policy.ask", &policy.ask, Effect::Ask),
             ("policy.allow", &policy.allow, Effect::Allow),
         ];
-        let mut rules = Vec::new();
+        let mut rules = rules::builtin::rules();
         for (key, texts, effect) in kinds {
             for text in texts {
-                rules.push(self.value(
-                    Origin::Key(key),
-                    Rule::parse(text, effect, Scope::Everywhere),
-                )?);
+                rules.push(self.value(Origin::Key(key), Rule::parse(text, effect, Scope::User))?);
             }
         }
-        Ok(rules)
+        Ok(rules.into())
     }
 
     fn web(&self) -> Result<WebSettings, ConfigError> {

@@ -100,13 +100,12 @@ fn derive(settings: &Settings, state: &SessionState, isolated: bool) -> Policy {
             .map(|patterns| Floor::new(patterns.iter().cloned())),
         ceilings: Vec::new(),
         mode: mode_of(settings, state),
-        rules: settings
-            .rules
-            .iter()
-            .cloned()
-            .chain(web_fetch::rules(&settings.web))
-            .chain(session_rules)
-            .collect(),
+        rules: settings.rules.with(
+            web_fetch::rules(&settings.web)
+                .into_iter()
+                .chain(session_rules)
+                .collect(),
+        ),
         isolated,
     }
 }

@@ -34,8 +34,8 @@ pub struct Settings {
     pub mode: Mode,
     /// The operator's allow list over tool names (`Terret spec §2.2`).
     pub floor: Vec<String>,
-    /// Allow, ask and deny rules of the user's own layer.
-    pub rules: Vec<terret_tools::rules::Rule>,
+    /// The rules that are known before a session is: built in and the user's own.
+    pub rules: terret_tools::rules::RuleSet,
     pub limits: Limits,
     pub jobs: JobSettings,
     /// Names of environment variables that commands may see though they look like secrets.

@@ -9,7 +9,7 @@ use super::{Decision, Policy};
 use crate::definition::{Approval, Concurrency, Definition, Kind, Replay};
 use crate::floor::Floor;
 use crate::mode::Mode;
-use crate::rules::{Effect, Rule, Scope, Subject};
+use crate::rules::{Effect, Rule, RuleSet, Scope, Subject};
 
 fn definition(name: &'static str, mutating: bool, approval: Approval, kind: Kind) -> Definition {
     Definition {
@@ -43,7 +43,7 @@ fn subject(text: &str) -> Option<Subject<'_>> {
     })
 }
 
-fn rules(rules: &[(Effect, &str)]) -> Vec<Rule> {
+fn rules(rules: &[(Effect, &str)]) -> RuleSet {
     rules
         .iter()
         .map(|(effect, text)| Rule::parse(text, *effect, Scope::Project).expect("a rule"))
@@ -284,7 +284,7 @@ fn any_policy() -> impl Strategy<Value = Policy> {
     )
         .prop_map(|(mode, rules, floor, isolated)| Policy {
             mode,
-            rules,
+            rules: rules.into(),
             floor: Floor::new(floor),
             isolated,
             ..Policy::default()

@@ -78,7 +78,7 @@ pub fn rules(settings: &WebSettings) -> Vec<Rule> {
         .filter_map(|(effect, pattern)| {
             let text = format!("WebFetch({})", subject(pattern.as_str()));
             // The web itself holds to both lists, so one that is lost here only asks.
-            Rule::parse(&text, effect, Scope::Everywhere).ok()
+            Rule::parse(&text, effect, Scope::User).ok()
         })
         .collect()
 }

@@ -36,7 +36,7 @@ async fn session_with(
             thinking: ThinkingLevel::Off,
             mode: Mode::Ask,
             floor: Vec::new(),
-            rules: Vec::new(),
+            rules: Default::default(),
             limits: Limits::default(),
             jobs,
             environment_allow: Vec::new(),

@@ -169,7 +169,7 @@ async fn more_reach_is_asked_for_in_no_mode_but_bypass() {
 #[tokio::test(flavor = "multi_thread")]
 async fn nobody_can_give_more_reach_in_a_headless_run() {
     let (mut harness, _runs) = harness(1);
-    harness.settings.rules = vec![Rule::parse("Reach", Effect::Allow, Scope::Everywhere).unwrap()];
+    harness.settings.rules = vec![Rule::parse("Reach", Effect::Allow, Scope::User).unwrap()].into();
     let (_engine, session) = harness.session().await;
     session.attach_unattended(None);
     let outcome = prompt(&session, "go").await;

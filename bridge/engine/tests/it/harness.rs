@@ -44,7 +44,7 @@ impl Harness {
                 thinking: ThinkingLevel::Off,
                 mode: Mode::Ask,
                 floor: Floor::default().patterns().to_vec(),
-                rules: Vec::new(),
+                rules: Default::default(),
                 limits: Limits::default(),
                 jobs: JobSettings::default(),
                 environment_allow: Vec::new(),

@@ -177,7 +177,7 @@ async fn a_denied_path_is_out_of_every_tools_reach() {
 {"match":".","say":"done"}"#,
     );
     harness.settings.rules =
-        vec![Rule::parse("Read(hidden/**)", Effect::Deny, Scope::Everywhere).unwrap()];
+        vec![Rule::parse("Read(hidden/**)", Effect::Deny, Scope::User).unwrap()].into();
     std::fs::create_dir(harness.work().join("hidden")).unwrap();
     harness.write("hidden/map.txt", "treasure here");
     harness.write("open.txt", "no treasure");

@@ -96,7 +96,7 @@ pub(crate) fn engine(workspace: &Workspace, setting: &Setting, gate: &Arc<Semaph
             thinking: ThinkingLevel::Off,
             mode: setting.mode,
             floor: vec!["*".into()],
-            rules: Vec::new(),
+            rules: Default::default(),
             limits: Limits::default(),
             jobs: JobSettings::default(),
             environment_allow: Vec::new(),

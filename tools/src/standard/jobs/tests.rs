@@ -293,7 +293,8 @@ async fn a_job_that_outlives_its_session_is_asked_for_whatever_the_rules_allow()
     set_policy(&bench.policy, |policy| {
         policy.isolated = true;
         policy.mode = Mode::Auto;
-        policy.rules = vec![Rule::parse("Bash(serve)", Effect::Allow, Scope::Session).unwrap()];
+        policy.rules =
+            vec![Rule::parse("Bash(serve)", Effect::Allow, Scope::Session).unwrap()].into();
     });
     let pipeline = bench.pipeline(Table::standard());
     let run = |id: &'static str, keep: bool| {

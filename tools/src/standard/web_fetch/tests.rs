@@ -136,7 +136,7 @@ async fn check_155_the_operators_lists_are_rules_as_well() {
     let mut settings = local();
     settings.allow = Some(vec![HostPattern::parse("*.example").unwrap()]);
     settings.deny = vec![HostPattern::parse("b.example").unwrap()];
-    bench.set_policy(|policy| policy.rules = rules(&settings));
+    bench.set_policy(|policy| policy.rules = rules(&settings).into());
     run(&bench, "c1", &site.url("A.EXAMPLE", "/")).await;
     assert_eq!(bench.journal.output("c1").text, "x");
     run(&bench, "c2", &site.url("B.example.", "/")).await;

@@ -180,7 +180,7 @@ async fn a_rule_that_allows_the_command_allows_it_no_more_reach() {
     let (bench, pipeline) = bench();
     set_policy(&bench.policy, |policy| {
         policy.mode = Mode::Ask;
-        policy.rules = vec![Rule::parse("Bash", Effect::Allow, Scope::Session).unwrap()];
+        policy.rules = vec![Rule::parse("Bash", Effect::Allow, Scope::Session).unwrap()].into();
     });
     bench.approver.approve("a");
     run(&pipeline, "a", NETWORK).await;
@@ -199,7 +199,7 @@ async fn a_deny_rule_that_came_during_the_wait_stands() {
     tokio::join!(asking, async {
         bench.approver.asked(1).await;
         set_policy(&bench.policy, |policy| {
-            policy.rules = vec![Rule::parse("Bash", Effect::Deny, Scope::Session).unwrap()];
+            policy.rules = vec![Rule::parse("Bash", Effect::Deny, Scope::Session).unwrap()].into();
         });
         bench.approver.approve("a");
     });
