@@ -205,6 +205,9 @@ pub(crate) enum AuthCommand {
     Set {
         /// The provider's name, as in `provider:model`
         provider: String,
+        /// Store it in the system keyring instead of the encrypted file
+        #[arg(long)]
+        keyring: bool,
     },
     /// Remove a provider's stored key
     Remove {

@@ -1,5 +1,6 @@
-//! Where the keys of providers come from: the environment, a command, an encrypted
-//! file, in this order (`Terret spec §5.7`).
+//! Where the keys of providers come from: the environment, a command, what was stored, in
+//! this order (`Terret spec §5.7`). What was stored is in an encrypted file or in the
+//! system keyring.
 //!
 //! The first source that has something to say decides. When it fails the request fails, with
 //! the reason: another source is never taken in its place, since a key that quietly comes
@@ -9,6 +10,7 @@
 mod command;
 mod file;
 mod identity;
+mod keyring;
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -17,8 +19,9 @@ use secrecy::{ExposeSecret as _, SecretString};
 use terret_engine::room::log::Scrubber;
 use terret_engine::room::models::{KeyFuture, KeySource};
 
-pub(crate) use file::{CredentialsFile, FileError};
+pub(crate) use file::{CredentialsFile, FileError, Place};
 pub(crate) use identity::{Lock, LockError, make_identity};
+pub(crate) use keyring::{Asking, Keyring, KeyringError};
 
 /// The variable that holds the key to the encrypted file.
 pub(crate) const MASTER: &str = "TERRET_CREDENTIALS_KEY";
@@ -32,6 +35,7 @@ pub(crate) enum Origin {
     /// A program with its arguments.
     Command(Vec<String>),
     File,
+    Keyring,
     /// The encrypted file is there, but what is in it cannot be told.
     BrokenFile {
         why: String,
@@ -61,6 +65,8 @@ impl Origin {
                 command.first().map_or("", String::as_str)
             ),
             Self::File => format!("key from {}", file.path().display()),
+            Self::Keyring if Keyring::BUILT => "key from the system keyring".to_owned(),
+            Self::Keyring => "key in the system keyring, which this build cannot use".to_owned(),
             Self::BrokenFile { why } => why.clone(),
             Self::Missing => match variable {
                 Some(variable) => format!("{variable} is not set"),
@@ -71,12 +77,13 @@ impl Origin {
     }
 }
 
-/// A source that is asked at each request. Remembers what a command said until the provider
-/// refuses it; the file is read anew when it changed.
+/// A source that is asked at each request. Remembers what a command or the keyring said until
+/// the provider refuses it; what is stored is read anew when the file changed.
 pub(crate) struct StoredKey {
     pub provider: String,
     pub origin: Origin,
     pub file: CredentialsFile,
+    pub keyring: Keyring,
     pub lock: Lock,
     pub scrubber: Scrubber,
     /// Variables that a command of ours must not see.
@@ -94,6 +101,10 @@ impl KeySource for StoredKey {
     fn ready(&self) -> Result<(), String> {
         match &self.origin {
             Origin::BrokenFile { why } => Err(why.clone()),
+            Origin::Keyring if !Keyring::BUILT => {
+                let provider = self.provider.clone();
+                Err(KeyringError::NotBuilt { provider }.to_string())
+            }
             _ => Ok(()),
         }
     }
@@ -103,6 +114,7 @@ impl KeySource for StoredKey {
             provider: self.provider.clone(),
             origin: self.origin.clone(),
             file: self.file.clone(),
+            keyring: self.keyring.clone(),
             lock: self.lock.clone(),
             hidden: self.hidden.clone(),
             remembered: Arc::clone(&self.remembered),
@@ -138,6 +150,7 @@ struct Fetch {
     provider: String,
     origin: Origin,
     file: CredentialsFile,
+    keyring: Keyring,
     lock: Lock,
     hidden: Vec<String>,
     remembered: Arc<Mutex<Option<Remembered>>>,
@@ -151,7 +164,8 @@ impl Fetch {
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
         let stamp = match self.origin {
-            Origin::File => self.file.stamp(),
+            // Storing a key in the keyring writes the file, too.
+            Origin::File | Origin::Keyring => self.file.stamp(),
             _ => None,
         };
         if let Some(known) = &*remembered
@@ -164,6 +178,10 @@ impl Fetch {
             Origin::File => self
                 .file
                 .read(&self.provider, &self.lock)
+                .map_err(|error| error.to_string())?,
+            Origin::Keyring => self
+                .keyring
+                .read(&self.provider, Asking::Allowed)
                 .map_err(|error| error.to_string())?,
             Origin::BrokenFile { why } => return Err(why.clone()),
             Origin::Environment { .. } | Origin::Missing | Origin::Unneeded => {
@@ -224,6 +242,7 @@ mod tests {
             provider: "p".to_owned(),
             origin,
             file: file_in(folder),
+            keyring: Keyring::new(Arc::new(keyring::tests::Memory::default()), folder),
             lock: Lock {
                 master: None,
                 identity: identity_in(folder),
@@ -251,6 +270,51 @@ mod tests {
             assert_eq!(text(&source).await.unwrap(), key);
             assert_eq!(source.scrubber.text(key), "[REDACTED]");
         }
+    }
+
+    #[tokio::test]
+    async fn a_key_of_the_keyring_is_fetched_scrubbed_and_each_folder_has_its_own() {
+        let folder = tempfile::tempdir().unwrap();
+        let source = stored(folder.path(), Origin::Keyring);
+        let error = text(&source).await.unwrap_err();
+        assert!(error.contains("terret auth set --keyring p"), "{error}");
+        for key in ["first-of-all", "second-and-last"] {
+            source.keyring.set("p", &as_key(key).unwrap()).unwrap();
+            source.file.set_in_keyring("p").unwrap();
+            assert_eq!(text(&source).await.unwrap(), key);
+            assert_eq!(source.scrubber.text(key), "[REDACTED]");
+        }
+        let other = Keyring::new(source.keyring.items(), std::path::Path::new("/other"));
+        let error = other.read("p", Asking::Allowed).unwrap_err();
+        assert!(matches!(error, KeyringError::NoEntry { .. }), "{error}");
+        // What refuses says why, with the provider's way out, and not the key.
+        let error = source.keyring.read("p", Asking::Never).unwrap_err();
+        let said = error.to_string();
+        assert!(said.contains("it is locked"), "{said}");
+        assert!(!said.contains("second-and-last"), "{said}");
+        source.keyring.remove("p").unwrap();
+        source.refused();
+        assert!(text(&source).await.is_err());
+    }
+
+    #[test]
+    fn a_key_is_in_the_file_or_in_the_keyring_and_never_in_both() {
+        let folder = tempfile::tempdir().unwrap();
+        let source = stored(folder.path(), Origin::File);
+        make_identity(&source.lock.identity).unwrap();
+        let key = as_key("first-of-all").unwrap();
+        let place = || source.file.providers().unwrap().get("p").copied();
+        source.file.set("p", &key, &source.lock).unwrap();
+        assert_eq!(place(), Some(Place::File));
+        source.file.set_in_keyring("p").unwrap();
+        assert_eq!(place(), Some(Place::Keyring));
+        assert!(source.file.read("p", &source.lock).is_err());
+        source.file.set("p", &key, &source.lock).unwrap();
+        assert_eq!(place(), Some(Place::File));
+        source.file.set_in_keyring("p").unwrap();
+        source.file.remove("p").unwrap();
+        assert_eq!(place(), None);
+        assert!(source.file.remove("p").is_err());
     }
 
     #[tokio::test]

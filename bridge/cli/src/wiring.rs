@@ -1,5 +1,6 @@
 //! From config and environment to an engine's parts.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -21,7 +22,7 @@ use terret_engine::room::tools::world::web::host::HostPattern;
 use terret_engine::{EngineParts, JobSettings, JobsTurn, Limits, Places, Settings};
 
 use crate::config::{self, Config, ConfigError, Origin};
-use crate::credentials::{self, CredentialsFile, Lock, MASTER, StoredKey};
+use crate::credentials::{self, Asking, CredentialsFile, Keyring, Lock, MASTER, Place, StoredKey};
 use crate::paths::{Environment, Paths};
 use crate::reload::Stamp;
 
@@ -276,7 +277,12 @@ impl Setup {
         credentials::file_in(&self.paths.config)
     }
 
-    /// What opens it.
+    /// The system keyring, where the file says that a key is in it.
+    pub(crate) fn keyring(&self, environment: &dyn Environment) -> Keyring {
+        Keyring::of_session(environment, &self.paths.config)
+    }
+
+    /// What opens the file.
     pub(crate) fn lock(&self, environment: &dyn Environment) -> Lock {
         let named = self.config.credentials.identity.as_ref();
         let master = given(environment, MASTER).map(|master| {
@@ -311,9 +317,15 @@ impl Setup {
             if let Some(key) = variable.and_then(|name| given(environment, name)) {
                 self.scrubber.add_secret(&key);
             }
-            if provider.origin == credentials::Origin::File
-                && let Ok(key) = self.credentials().read(&provider.name, &lock)
-            {
+            let stored = match provider.origin {
+                credentials::Origin::File => self.credentials().read(&provider.name, &lock).ok(),
+                credentials::Origin::Keyring => {
+                    let keyring = self.keyring(environment);
+                    keyring.read(&provider.name, Asking::Never).ok()
+                }
+                _ => None,
+            };
+            if let Some(key) = stored {
                 self.scrubber.add_secret(key.expose_secret());
             }
         }
@@ -387,6 +399,7 @@ impl Setup {
                     provider: provider.name.clone(),
                     origin: origin.clone(),
                     file: self.credentials(),
+                    keyring: self.keyring(environment),
                     lock: lock.clone(),
                     scrubber: self.scrubber.clone(),
                     hidden: hidden.clone(),
@@ -473,7 +486,7 @@ impl Setup {
         name: &str,
         variable: Option<&str>,
         environment: &dyn Environment,
-        stored: &Result<Vec<String>, credentials::FileError>,
+        stored: &Result<BTreeMap<String, Place>, credentials::FileError>,
     ) -> credentials::Origin {
         if let Some(variable) = variable.filter(|name| given(environment, name).is_some()) {
             let variable = variable.to_owned();
@@ -483,8 +496,10 @@ impl Setup {
         if let Some(command) = configured.and_then(|provider| provider.key_command.clone()) {
             return credentials::Origin::Command(command);
         }
-        match stored {
-            Ok(names) if names.iter().any(|stored| stored == name) => credentials::Origin::File,
+        let place = stored.as_ref().map(|places| places.get(name));
+        match place {
+            Ok(Some(Place::File)) => credentials::Origin::File,
+            Ok(Some(Place::Keyring)) => credentials::Origin::Keyring,
             // Whether it has a key for a provider that needs one cannot be told.
             Err(error) if variable.is_some() => credentials::Origin::BrokenFile {
                 why: error.to_string(),

@@ -1,4 +1,4 @@
-//! `terret auth`: the keys that are kept in the encrypted file.
+//! `terret auth`: the keys that are kept in the encrypted file or in the system keyring.
 
 use std::io::{BufRead as _, IsTerminal as _, Read as _, Write as _};
 
@@ -7,7 +7,7 @@ use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcsetattr
 use secrecy::SecretString;
 
 use crate::args::AuthCommand;
-use crate::credentials::{LockError, as_key, make_identity};
+use crate::credentials::{Keyring, LockError, Origin, Place, as_key, make_identity};
 use crate::output::Output;
 use crate::paths::Environment;
 use crate::wiring::Setup;
@@ -21,7 +21,14 @@ pub(crate) fn run(
 ) -> anyhow::Result<()> {
     match command {
         AuthCommand::Init => init(setup, environment, out),
-        AuthCommand::Set { provider } => set(setup, environment, provider, out),
+        AuthCommand::Set { provider, keyring } => {
+            let place = if *keyring {
+                Place::Keyring
+            } else {
+                Place::File
+            };
+            set(setup, environment, provider, place, out)
+        }
         AuthCommand::Remove { provider } => remove(setup, environment, provider, out),
         AuthCommand::List => list(setup, environment, out),
     }
@@ -57,6 +64,7 @@ fn set(
     setup: &Setup,
     environment: &dyn Environment,
     provider: &str,
+    place: Place,
     out: &mut Output,
 ) -> anyhow::Result<()> {
     let known = setup.providers(environment);
@@ -68,20 +76,36 @@ fn set(
             names.join(", ")
         );
     }
-    let lock = setup.lock(environment);
-    // Before the key is asked for: it would be typed in vain.
-    lock.holder()?;
-    let key = read_key(provider)?;
-    setup.credentials().set(provider, &key, &lock)?;
-    out.line(format!(
-        "the key for {provider} is in {}",
-        setup.credentials().path().display()
-    ))?;
+    let (file, keyring) = (setup.credentials(), setup.keyring(environment));
+    let before = file.providers()?.get(provider).copied();
+    // What cannot work is said before the key is asked for: it would be typed in vain.
+    match place {
+        Place::File => {
+            let lock = setup.lock(environment);
+            lock.holder()?;
+            let key = read_key(provider)?;
+            file.set(provider, &key, &lock)?;
+            out.line(format!(
+                "the key for {provider} is in {}",
+                file.path().display()
+            ))?;
+        }
+        Place::Keyring => {
+            keyring.try_out(provider)?;
+            let key = read_key(provider)?;
+            keyring.set(provider, &key)?;
+            file.set_in_keyring(provider)?;
+            out.line(format!("the key for {provider} is in the system keyring"))?;
+        }
+    }
+    if (place, before) == (Place::File, Some(Place::Keyring)) {
+        remove_from_keyring(&keyring, provider)?;
+    }
     if let Some(other) = setup
         .providers(environment)
         .iter()
         .find(|known| known.name == provider)
-        .filter(|known| !matches!(known.origin, crate::credentials::Origin::File))
+        .filter(|known| !matches!(known.origin, Origin::File | Origin::Keyring))
     {
         out.line(format!(
             "it is not used yet: {} comes first",
@@ -99,7 +123,12 @@ fn remove(
     provider: &str,
     out: &mut Output,
 ) -> anyhow::Result<()> {
-    setup.credentials().remove(provider)?;
+    let file = setup.credentials();
+    let place = file.providers()?.get(provider).copied();
+    file.remove(provider)?;
+    if place == Some(Place::Keyring) {
+        remove_from_keyring(&setup.keyring(environment), provider)?;
+    }
     out.line(format!("the key for {provider} is removed"))?;
     if let Some(known) = setup
         .providers(environment)
@@ -116,6 +145,17 @@ fn remove(
     Ok(())
 }
 
+/// Takes the key out of the keyring, where nothing of ours names it any more.
+fn remove_from_keyring(keyring: &Keyring, provider: &str) -> anyhow::Result<()> {
+    keyring.remove(provider).with_context(|| {
+        format!(
+            "Terret no longer uses the key for {provider} that is in the system keyring, but it \
+             is still there: remove the entry `Terret: key for {provider}` with your keyring's \
+             own program"
+        )
+    })
+}
+
 fn list(setup: &Setup, environment: &dyn Environment, out: &mut Output) -> anyhow::Result<()> {
     let file = setup.credentials();
     let providers = setup.providers(environment);
@@ -128,7 +168,7 @@ fn list(setup: &Setup, environment: &dyn Environment, out: &mut Output) -> anyho
                 .describe(&file, provider.variable.as_deref())
         ))?;
     }
-    for name in file.providers()? {
+    for name in file.providers()?.into_keys() {
         if !providers.iter().any(|known| known.name == name) {
             out.line(format!(
                 "{name}: stored, but no provider of that name is configured"

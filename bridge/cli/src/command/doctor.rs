@@ -12,6 +12,7 @@ use terret_engine::room::tools::world::sandbox::choice;
 use terret_engine::room::tools::world::sandbox::report::report;
 
 use crate::config::ConfigError;
+use crate::credentials::{Keyring, KeyringError, Place};
 use crate::output::Output;
 use crate::paths::Environment;
 use crate::wiring::Setup;
@@ -135,16 +136,36 @@ fn keys(setup: &Setup, environment: &dyn Environment) -> Finding {
         way_out: "`terret auth list` says where each key comes from".to_owned(),
     };
     match file.providers() {
-        Ok(names) if names.is_empty() => Finding::Works("none are stored".to_owned()),
-        Ok(names) => {
+        Ok(stored) if stored.is_empty() => Finding::Works("none are stored".to_owned()),
+        Ok(stored) => {
+            let names = |place| {
+                let of_place = stored.iter().filter(|(_, found)| **found == place);
+                of_place.map(|(name, _)| name.as_str()).collect::<Vec<_>>()
+            };
+            let in_keyring = names(Place::Keyring);
+            if let Some(provider) = in_keyring.first().filter(|_| !Keyring::BUILT) {
+                let provider = (*provider).to_owned();
+                return broken(KeyringError::NotBuilt { provider }.to_string());
+            }
+            let mut told = Vec::new();
+            if !in_keyring.is_empty() {
+                told.push(format!("{} in the system keyring", in_keyring.join(", ")));
+            }
+            let names = names(Place::File);
+            if names.is_empty() {
+                return Finding::Works(told.concat());
+            }
             let lock = setup.lock(environment);
             match lock.holder() {
-                Ok(_) => Finding::Works(format!(
-                    "{} in {}, opened by {}",
-                    names.join(", "),
-                    file.path().display(),
-                    lock.describe()
-                )),
+                Ok(_) => {
+                    told.push(format!(
+                        "{} in {}, opened by {}",
+                        names.join(", "),
+                        file.path().display(),
+                        lock.describe()
+                    ));
+                    Finding::Works(told.join("; "))
+                }
                 Err(error) => broken(error.to_string()),
             }
         }

@@ -1,12 +1,13 @@
 //! The encrypted file: each provider's key by itself, so that names can be listed, and a
-//! provider be removed, without the key to the file.
+//! provider be removed, without the key to the file. It also names the providers whose key
+//! is in the system keyring.
 
 #![expect(
     clippy::disallowed_methods,
     reason = "the operator's own file of credentials"
 )]
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
@@ -35,6 +36,17 @@ struct Content {
     version: u32,
     /// A provider's name to an age file in base64.
     keys: BTreeMap<String, String>,
+    /// Providers whose key is in the system keyring; none of them is in `keys`. Versions
+    /// before the keyring refuse a file that has some.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    keyring: BTreeSet<String>,
+}
+
+/// Where a stored key is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Place {
+    File,
+    Keyring,
 }
 
 /// What is encrypted. The name is in it, so that an entry cannot be put under another one,
@@ -92,9 +104,12 @@ impl CredentialsFile {
         Some((found.ino(), found.mtime(), found.mtime_nsec(), found.len()))
     }
 
-    /// The providers that it holds keys for; none when there is no file.
-    pub(crate) fn providers(&self) -> Result<Vec<String>, FileError> {
-        Ok(self.load()?.keys.into_keys().collect())
+    /// The providers with a stored key, and where it is; none when there is no file.
+    pub(crate) fn providers(&self) -> Result<BTreeMap<String, Place>, FileError> {
+        let Content { keys, keyring, .. } = self.load()?;
+        let in_file = keys.into_keys().map(|name| (name, Place::File));
+        let in_keyring = keyring.into_iter().map(|name| (name, Place::Keyring));
+        Ok(in_file.chain(in_keyring).collect())
     }
 
     /// A provider's key. Blocks, for a passphrase some tenths of a second.
@@ -134,21 +149,31 @@ impl CredentialsFile {
             content
                 .keys
                 .insert(provider.to_owned(), BASE64.encode(sealed));
+            content.keyring.remove(provider);
             Ok(())
         })
     }
 
-    /// Removes a provider's key.
+    /// Notes that a provider's key is in the system keyring, and forgets one that is here.
+    pub(crate) fn set_in_keyring(&self, provider: &str) -> Result<(), FileError> {
+        self.change(|content| {
+            content.keys.remove(provider);
+            content.keyring.insert(provider.to_owned());
+            Ok(())
+        })
+    }
+
+    /// Removes a provider's key, or what says that it is in the system keyring.
     pub(crate) fn remove(&self, provider: &str) -> Result<(), FileError> {
         self.change(|content| {
-            content
-                .keys
-                .remove(provider)
-                .map(|_| ())
-                .ok_or_else(|| FileError::NoEntry {
-                    path: self.path.clone(),
-                    provider: provider.to_owned(),
-                })
+            let sealed = content.keys.remove(provider).is_some();
+            if content.keyring.remove(provider) || sealed {
+                return Ok(());
+            }
+            Err(FileError::NoEntry {
+                path: self.path.clone(),
+                provider: provider.to_owned(),
+            })
         })
     }
 
@@ -189,6 +214,7 @@ impl CredentialsFile {
                 return Ok(Content {
                     version: VERSION,
                     keys: BTreeMap::new(),
+                    keyring: BTreeSet::new(),
                 });
             }
             Err(source) => return Err(self.io("read")(source)),

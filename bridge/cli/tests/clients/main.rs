@@ -3,6 +3,9 @@
 //! A client that is not installed is reported as ignored with the reason, since a test
 //! that returns early would count as passed; `TERRET_REQUIRE_CLIENTS=1` makes it a failure.
 
+#[cfg(feature = "keyring")]
+mod keyring;
+
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -15,15 +18,23 @@ use terret_fixtures::clients::{self, Client, Outcome};
 )]
 fn main() -> ExitCode {
     let required = std::env::var_os("TERRET_REQUIRE_CLIENTS").is_some_and(|value| value == "1");
-    let trials = Client::ALL
+    let clients = Client::ALL
         .into_iter()
         .map(|client| match clients::installed(client) {
             Err(reason) if !required => {
                 Trial::test(ignored_name(client, &reason), || Ok(())).with_ignored_flag(true)
             }
             _ => Trial::test(client.name(), move || drive(client)),
-        })
-        .collect();
+        });
+    #[cfg(feature = "keyring")]
+    let clients = clients.chain([match keyring::missing() {
+        Some(program) if !required => {
+            let name = format!("{} ({program} is not installed)", keyring::NAME);
+            Trial::test(name, || Ok(())).with_ignored_flag(true)
+        }
+        _ => Trial::test(keyring::NAME, keyring::stored_and_read),
+    }]);
+    let trials = clients.collect();
     libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
 }
 

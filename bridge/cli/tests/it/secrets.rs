@@ -176,6 +176,56 @@ async fn a_stored_key_is_made_listed_used_and_removed() {
 }
 
 #[tokio::test]
+async fn a_keyring_that_cannot_be_used_is_said_with_the_way_out_and_no_source_takes_its_place() {
+    let bench = Bench::saying("hi");
+    let why = if cfg!(feature = "keyring") {
+        "there is no session bus"
+    } else {
+        "--features keyring"
+    };
+    let without_desktop = |arguments: &[&str]| {
+        let mut command = bench.command();
+        command
+            .env_remove("DBUS_SESSION_BUS_ADDRESS")
+            .env_remove("XDG_RUNTIME_DIR")
+            .args(arguments);
+        command
+    };
+    let secret = key("ring");
+    let set = finish(
+        without_desktop(&["auth", "set", "--keyring", "anthropic"]),
+        &secret,
+    )
+    .await;
+    assert_eq!(set.code, Some(1), "{set:?}");
+    assert!(set.stderr.contains(why), "{set:?}");
+    assert!(
+        set.stderr.contains("`terret auth set anthropic`"),
+        "{set:?}"
+    );
+    assert!(!bench.home().join("config/credentials.json").exists());
+
+    // One that was stored by another build, or before the desktop went away.
+    let file = bench.home().join("config/credentials.json");
+    std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+    let content = json!({ "version": 1, "keys": {}, "keyring": ["anthropic"] });
+    std::fs::write(&file, content.to_string()).unwrap();
+    let listed = finish(without_desktop(&["auth", "list"]), "").await.ok();
+    assert!(listed.contains("in the system keyring") || listed.contains("from the system keyring"));
+    let run = finish(
+        without_desktop(&["--model", "anthropic:m", "run", "hello"]),
+        "",
+    )
+    .await;
+    assert_ne!(run.code, Some(0), "{run:?}");
+    assert!(format!("{run:?}").contains(why), "{run:?}");
+    let removed = finish(without_desktop(&["auth", "remove", "anthropic"]), "").await;
+    assert!(removed.stderr.contains("still there"), "{removed:?}");
+    let listed = finish(without_desktop(&["auth", "list"]), "").await.ok();
+    assert!(listed.contains("ANTHROPIC_API_KEY is not set"), "{listed}");
+}
+
+#[tokio::test]
 async fn a_broken_file_of_keys_is_said_and_never_passed_over() {
     let bench = Bench::saying("hi");
     let config = bench.home().join("config");
