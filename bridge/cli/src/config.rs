@@ -4,11 +4,12 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
+use terret_engine::grants::RuleEntry;
 use tracing::level_filters::LevelFilter;
 
 /// The file as it is written. Every key has a default.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Config {
     /// `provider:model` for the main role.
@@ -35,7 +36,7 @@ pub(crate) struct Config {
     pub providers: BTreeMap<String, ProviderConfig>,
 }
 
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct LoopConfig {
     pub max_agents: Option<usize>,
@@ -44,7 +45,7 @@ pub(crate) struct LoopConfig {
     pub max_output: Option<u32>,
 }
 
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct JobsConfig {
     /// `end` or `hold`: whether a turn waits for a job that the model's answer names.
@@ -57,31 +58,32 @@ pub(crate) struct JobsConfig {
     pub orphan_grace: Option<u64>,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum TurnConfig {
     End,
     Hold,
 }
 
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct PolicyConfig {
     /// Tool name patterns; the ceiling of what can run at all. An empty list denies all.
     pub floor: Option<Vec<String>>,
-    pub allow: Vec<String>,
-    pub ask: Vec<String>,
-    pub deny: Vec<String>,
+    /// Rules, each a string or a table with what is known of it.
+    pub allow: Vec<RuleEntry>,
+    pub ask: Vec<RuleEntry>,
+    pub deny: Vec<RuleEntry>,
 }
 
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct EnvironmentConfig {
     /// Variables that commands may see though they look like secrets.
     pub allow: Vec<String>,
 }
 
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct RedactConfig {
     /// Regular expressions of further secrets, beside the built-in ones.
@@ -90,7 +92,7 @@ pub(crate) struct RedactConfig {
     pub replacement: Option<String>,
 }
 
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct SandboxConfig {
     /// `auto`, `bwrap`, `landlock`, `docker` or `none`.
@@ -102,7 +104,7 @@ pub(crate) struct SandboxConfig {
     pub docker: DockerConfig,
 }
 
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct CredentialsConfig {
     /// An age identity that opens the stored keys; `identity.txt` beside this file
@@ -110,7 +112,7 @@ pub(crate) struct CredentialsConfig {
     pub identity: Option<PathBuf>,
 }
 
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct DockerConfig {
     pub image: Option<String>,
@@ -123,14 +125,14 @@ pub(crate) struct DockerConfig {
     pub network: Option<String>,
 }
 
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct BashConfig {
     /// Show commands in the editor's terminal, where it has one.
     pub editor_terminal: Option<bool>,
 }
 
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct WebConfig {
     /// Host patterns; the ceiling of what can be fetched. An empty list fetches nothing.
@@ -145,7 +147,7 @@ pub(crate) struct WebConfig {
     pub max_bytes: Option<usize>,
 }
 
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct LogConfig {
     /// `error`, `warn`, `info`, `debug` or `trace`.
@@ -168,7 +170,7 @@ impl LogConfig {
 }
 
 /// A provider beside the built-in ones, or a change to one of them.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ProviderConfig {
     /// `anthropic` or `openai`: the protocol that it speaks.
@@ -182,7 +184,7 @@ pub(crate) struct ProviderConfig {
     pub key_command: Option<Vec<String>>,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum ProviderKind {
     Anthropic,
@@ -297,6 +299,25 @@ mod tests {
             Some(Vec::new())
         );
         assert_eq!(parse("[policy]").unwrap().policy.floor, None);
+    }
+
+    #[test]
+    fn a_rule_is_a_text_or_a_table_and_what_is_wrong_in_one_is_named() {
+        let policy = parse(
+            "[policy]\nallow = ['Bash(ls)', { rule = 'Bash(make:*)', match = ['make x'], expires = 2027-01-31 }]\n",
+        )
+        .unwrap()
+        .policy;
+        assert_eq!(policy.allow[0].text, "Bash(ls)");
+        assert_eq!(policy.allow[1].matches, ["make x"]);
+        assert!(policy.allow[1].expires.is_some());
+        let error = parse("[policy]\ndeny = [\n  { rule = 'Bash(ls)', note = 'x' },\n]\n")
+            .unwrap_err()
+            .to_string();
+        assert!(
+            error.contains("note") && error.contains("line 3"),
+            "{error}"
+        );
     }
 
     #[test]

@@ -5,13 +5,13 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use secrecy::{ExposeSecret as _, SecretString};
-use terret_engine::room::log::{Scrubber, SystemClock};
+use terret_engine::room::log::{Clock as _, Scrubber, SystemClock};
 use terret_engine::room::models::{
     KeySource, Kind, ModelName, ProviderSettings, Registry, ThinkingLevel,
 };
 use terret_engine::room::tools::floor::Floor;
 use terret_engine::room::tools::mode::Mode;
-use terret_engine::room::tools::rules::{self, Effect, Rule, RuleSet, Scope};
+use terret_engine::room::tools::rules::{self, Effect, RuleSet, Scope};
 use terret_engine::room::tools::table::Table;
 use terret_engine::room::tools::world::sandbox::choice::{Choice, SandboxSettings};
 use terret_engine::room::tools::world::sandbox::docker::{DockerSettings, DockerUser};
@@ -339,9 +339,14 @@ impl Setup {
             ("policy.allow", &policy.allow, Effect::Allow),
         ];
         let mut rules = rules::builtin::rules();
-        for (key, texts, effect) in kinds {
-            for text in texts {
-                rules.push(self.value(Origin::Key(key), Rule::parse(text, effect, Scope::User))?);
+        let now = SystemClock.now_ms();
+        for (key, entries, effect) in kinds {
+            for entry in entries {
+                let stored = entry.clone().stored(effect);
+                let rule = self.value(Origin::Key(key), stored.rule(Scope::User))?;
+                if !stored.is_expired(now) {
+                    rules.push(rule);
+                }
             }
         }
         Ok(rules.into())

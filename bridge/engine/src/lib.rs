@@ -11,6 +11,7 @@ mod editor_slot;
 mod engine;
 mod error;
 mod follow;
+pub mod grants;
 pub mod hooks;
 mod inbox;
 pub mod input;

@@ -1,5 +1,6 @@
 //! `terret config`: every setting with its value and where it comes from.
 
+use terret_engine::grants::RuleEntry;
 use terret_engine::room::models::Kind;
 use terret_engine::{JobsTurn, Limits};
 
@@ -140,17 +141,17 @@ fn show(setup: &Setup, environment: &dyn Environment, out: &mut Output) -> anyho
     )?;
     row(
         "policy.allow",
-        list(&policy.allow),
+        rules(&policy.allow),
         origin(!policy.allow.is_empty()),
     )?;
     row(
         "policy.ask",
-        list(&policy.ask),
+        rules(&policy.ask),
         origin(!policy.ask.is_empty()),
     )?;
     row(
         "policy.deny",
-        list(&policy.deny),
+        rules(&policy.deny),
         origin(!policy.deny.is_empty()),
     )?;
     row(
@@ -263,6 +264,11 @@ fn quoted(text: &str) -> String {
 
 fn list(texts: &[String]) -> String {
     serde_json::Value::from(texts.to_vec()).to_string()
+}
+
+fn rules(entries: &[RuleEntry]) -> String {
+    let texts: Vec<String> = entries.iter().map(|entry| entry.text.clone()).collect();
+    list(&texts)
 }
 
 fn kind_name(kind: Kind) -> &'static str {
