@@ -16,6 +16,7 @@
 use std::collections::HashMap;
 use std::ffi::OsString;
 use std::io::Read;
+use std::ops::ControlFlow;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
@@ -39,6 +40,9 @@ pub const KILL_WAIT: Duration = Duration::from_secs(2);
 const NAMED: usize = 64;
 /// How long new members are killed without a pause.
 const HUNT: Duration = Duration::from_millis(250);
+/// How long one look at the members takes at most. There may be tens of thousands, with a
+/// machine that hardly gets to us, and whoever waits for an answer gives up.
+const LOOK: Duration = Duration::from_millis(250);
 
 /// A leader with all that came from it. There is one in a process: it reaps every child.
 #[derive(Debug)]
@@ -144,13 +148,32 @@ impl Charge {
         self.signals.asked_to_end.load(Ordering::Relaxed)
     }
 
-    /// What runs besides the leader, in words. Looks at every process of the machine.
+    /// What runs besides the leader, in words; some of it, where there is very much.
     pub fn leftovers(&self) -> Vec<Leftover> {
-        members::descendants(own_pid())
+        let is_named = |process: &Process| {
+            !process.dead
+                && process.pid != self.leader
+                // What keeps a sandbox's process list is no program of the command's.
+                && !members::keeps_a_sandbox(process.pid)
+        };
+        let begun = Instant::now();
+        let mut found = Vec::new();
+        members::visit_descendants(own_pid(), |process| {
+            if is_named(process) {
+                found.push(*process);
+            }
+            if found.len() >= NAMED || begun.elapsed() >= LOOK {
+                return ControlFlow::Break(());
+            }
+            ControlFlow::Continue(())
+        });
+        if found.len() < NAMED && begun.elapsed() < LOOK {
+            // Few enough for a look at every process, which lacks none.
+            found = members::descendants(own_pid());
+            found.retain(is_named);
+        }
+        found
             .into_iter()
-            .filter(|process| !process.dead && process.pid != self.leader)
-            // What keeps a sandbox's process list is no program of the command's.
-            .filter(|process| !members::keeps_a_sandbox(process.pid))
             .take(NAMED)
             .map(|process| Leftover {
                 pid: process.pid,
@@ -196,19 +219,26 @@ impl Charge {
     }
 
     fn ask(&mut self) -> Option<Duration> {
+        let terminal = self.terminal;
         let ending = self.ending.as_mut()?;
-        for process in members::descendants_now(own_pid()) {
+        let begun = Instant::now();
+        members::visit_descendants(own_pid(), |process| {
+            if begun.elapsed() >= LOOK || ending.begun.elapsed() >= ending.grace {
+                // What was not asked is killed.
+                return ControlFlow::Break(());
+            }
             if process.dead || ending.asked.insert(process.pid, process.started).is_some() {
-                continue;
+                return ControlFlow::Continue(());
             }
-            if self.terminal {
+            if terminal {
                 // A shell with a terminal ignores the other request.
-                members::send(&process, Signal::HUP);
+                members::send(process, Signal::HUP);
             }
-            members::send(&process, Signal::TERM);
+            members::send(process, Signal::TERM);
             // A stopped process does not see the request.
-            members::send(&process, Signal::CONT);
-        }
+            members::send(process, Signal::CONT);
+            ControlFlow::Continue(())
+        });
         ending.pause = (ending.pause * 2).min(Duration::from_millis(50));
         Some(
             ending
@@ -217,15 +247,22 @@ impl Charge {
         )
     }
 
-    /// What forks while it is looked for is followed without a pause, for a while.
+    /// What forks while it is looked for is followed without a pause, for a while. Parents
+    /// are killed before their children are looked for: with its first process a sandbox's
+    /// process list goes at once, and with our child a group, however many they are.
     fn kill(&mut self, since: Instant) -> Option<Duration> {
         let mut killed: HashMap<i32, u64> = HashMap::new();
         loop {
             let mut fresh = false;
-            for process in members::descendants_now(own_pid()) {
+            let begun = Instant::now();
+            members::visit_descendants(own_pid(), |process| {
                 fresh |= killed.insert(process.pid, process.started) != Some(process.started);
-                kill(&process);
-            }
+                kill(process);
+                if begun.elapsed() >= LOOK {
+                    return ControlFlow::Break(());
+                }
+                ControlFlow::Continue(())
+            });
             self.reap();
             if self.gone {
                 return None;

@@ -10,9 +10,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
+use std::ops::ControlFlow;
 use std::os::unix::ffi::OsStrExt;
 
-use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use rustix::process::{
+    Pid, PidfdFlags, Signal, getpgrp, kill_process_group, pidfd_open, pidfd_send_signal,
+};
 
 /// Characters of a command line that people and models read.
 const COMMAND: usize = 120;
@@ -67,32 +70,33 @@ pub fn descendants(root: i32) -> Vec<Process> {
     found
 }
 
-/// As [`descendants`], by the lists of children that most kernels keep: quick enough to
-/// keep up with what forks all the time. A list that changes meanwhile may lack some.
-pub fn descendants_now(root: i32) -> Vec<Process> {
+/// Visits everything below a process, parents first, by the lists of children that most
+/// kernels keep: quick enough to keep up with what forks all the time. Each is visited as
+/// it is found, so a visitor that kills does so before the rest is looked for. Ends early
+/// when the visitor breaks. A list that changes meanwhile may lack some.
+pub fn visit_descendants(root: i32, mut visitor: impl FnMut(&Process) -> ControlFlow<()>) {
     let mut seen: BTreeSet<i32> = BTreeSet::new();
-    let mut found: Vec<Process> = Vec::new();
     let mut parents = vec![root];
     while let Some(parent) = parents.pop() {
         let Some(children) = children(parent) else {
             if parent == root {
-                return descendants(root);
+                let _ = descendants(root).iter().try_for_each(&mut visitor);
+                return;
             }
             continue;
         };
         for child in children.into_iter().filter_map(look) {
             // The list may be older than another process's claim to this id; a child that
             // lost its parent meanwhile is found at the next look.
-            if child.parent != parent {
+            if child.parent != parent || !seen.insert(child.pid) {
                 continue;
             }
-            if seen.insert(child.pid) {
-                parents.push(child.pid);
-                found.push(child);
+            if visitor(&child).is_break() {
+                return;
             }
+            parents.push(child.pid);
         }
     }
-    found
 }
 
 /// The children of all threads of a process; none where the kernel keeps no such list, or
@@ -127,6 +131,23 @@ pub fn send(process: &Process, signal: Signal) {
     if look(process.pid).is_some_and(|now| now.started == process.started) {
         let _ = pidfd_send_signal(&handle, signal);
     }
+}
+
+/// Kills a process together with its group, and with what is being forked in there: one
+/// by one, they may fork faster than they are found. Only for a process whose whole group
+/// is to go. Our own group is left alone, and then the process goes by itself.
+pub fn kill_with_group(process: &Process) {
+    // What is stopped neither ends nor leaves its group, so the number is still the group's.
+    send(process, Signal::STOP);
+    if let Some(now) = look(process.pid)
+        && now.started == process.started
+        && now.group > 1
+        && let Some(group) = Pid::from_raw(now.group)
+        && group != getpgrp()
+    {
+        let _ = kill_process_group(group, Signal::KILL);
+    }
+    send(process, Signal::KILL);
 }
 
 /// Whether a process is bubblewrap's own, the first of a process list: it ends with the
@@ -229,7 +250,12 @@ mod tests {
     fn both_looks_find_the_same_children() {
         let us = i32::try_from(std::process::id()).unwrap_or_default();
         let parent = look(us).map_or(0, |process| process.parent);
-        for found in [descendants(parent), descendants_now(parent)] {
+        let mut visited = Vec::new();
+        visit_descendants(parent, |process| {
+            visited.push(*process);
+            ControlFlow::Continue(())
+        });
+        for found in [descendants(parent), visited] {
             assert!(found.iter().any(|process| process.pid == us), "{found:?}");
         }
     }

@@ -138,6 +138,13 @@ pub enum ProcessError {
     Closed,
     #[error("the program's supervisor was lost; what it started was killed")]
     Lost,
+    #[error(
+        "the program's supervisor was lost, and some of what it started does not end although it was killed; a person may look for it by `TERRET_CALL={mark}` in the environment of processes"
+    )]
+    Loose {
+        /// What its processes carry as [`environment::TREE`].
+        mark: String,
+    },
 }
 
 /// Starts programs; owns the tasks that keep them. Dropping it ends them all.
@@ -453,7 +460,8 @@ impl Running {
     /// comes within [`CANCEL_WAIT`] even when the tree takes longer.
     ///
     /// # Errors
-    /// [`ProcessError::Lost`] when its supervisor was killed or the runtime went away.
+    /// [`ProcessError::Lost`] when its supervisor was killed or the runtime went away, and
+    /// [`ProcessError::Loose`] when some of the tree is still there then.
     pub async fn finish(mut self, cancel: &CancellationToken) -> Result<Finished, ProcessError> {
         tokio::select! {
             finished = &mut self.finished => return finished.unwrap_or(Err(ProcessError::Lost)),

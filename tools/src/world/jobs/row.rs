@@ -218,14 +218,18 @@ impl Row {
                 ("the machine was restarted".to_owned(), record)
             }
             Ok(record) => {
-                if !sweep(&record.mark) {
-                    tracing::warn!(job = %record.id, "processes of a job do not end, although they were killed");
-                }
                 let why = match record.phase {
                     Phase::Spawning => "its keeper was killed while it started the job",
                     _ => "its keeper was killed, and the job with it",
                 };
-                (why.to_owned(), record)
+                let why = if sweep(&record.mark) {
+                    why.to_owned()
+                } else {
+                    tracing::warn!(job = %record.id, "processes of a job do not end, although they were killed");
+                    "its keeper was killed, and some of the job's processes do not end although they were killed, too"
+                        .to_owned()
+                };
+                (why, record)
             }
             Err(error) => {
                 sweep(&self.record.mark);

@@ -23,7 +23,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::*;
 use crate::world::jobs::start::Point;
-use crate::world::jobs::sweep::marked;
+use crate::world::jobs::sweep::strays;
 use crate::world::process::{ProcessSettings, Processes};
 use crate::world::sandbox::Confinement;
 
@@ -203,7 +203,7 @@ fn record(folder: &Path) -> record::Record {
 
 /// Processes of a job that are there.
 fn members(folder: &Path) -> usize {
-    marked(&record(folder).mark).len()
+    strays(&record(folder).mark).find().len()
 }
 
 /// The keepers of jobs below a place, as the system knows them: whoever has a file there

@@ -125,6 +125,7 @@ impl Owner {
     ///
     /// # Errors
     /// [`ProcessError::Lost`] when the supervisor was killed; what it had is gone then.
+    /// [`ProcessError::Loose`] when it is not.
     pub(super) async fn watch(
         &mut self,
         timeout: Option<Duration>,
@@ -166,7 +167,12 @@ impl Owner {
                     stopped = Some(End::TimedOut);
                     self.end(self.grace, &mut lost_at);
                 }
-                () = until(lost_at) => return Err(self.lost().await),
+                () = until(lost_at) => {
+                    if self.press().await {
+                        break true;
+                    }
+                    return Err(self.lost().await);
+                }
             }
         };
         let end = stopped.or(status.map(end_of)).unwrap_or(End::Signalled(9));
@@ -192,12 +198,35 @@ impl Owner {
         *lost_at = Some(lost_at.map_or(late, |at| at.min(late)));
     }
 
+    /// A supervisor that is late was stopped, or has more in its charge than it can follow
+    /// on a machine that hardly gets to it. Nobody else has all of the tree, so it is not
+    /// given up before what holds it up is killed. True when all is gone.
+    async fn press(&mut self) -> bool {
+        tracing::warn!("the supervisor of a program is late; what it started is killed");
+        self.supervised.resume();
+        end_strays(&self.strays).await;
+        let gone = async {
+            while let Some(report) = self.supervised.report().await {
+                if matches!(report, Report::Gone) {
+                    return true;
+                }
+            }
+            false
+        };
+        tokio::time::timeout(PATIENCE, gone).await.unwrap_or(false)
+    }
+
     async fn lost(&mut self) -> ProcessError {
         tracing::warn!("the supervisor of a program was lost; what it started is killed");
         self.supervised.kill();
         self.supervised.reap().await;
-        end_strays(&self.strays).await;
-        ProcessError::Lost
+        if end_strays(&self.strays).await {
+            ProcessError::Lost
+        } else {
+            ProcessError::Loose {
+                mark: self.strays.mark.clone(),
+            }
+        }
     }
 }
 
@@ -207,9 +236,12 @@ async fn abandon(supervised: Supervised, strays: &Strays) {
     end_strays(strays).await;
 }
 
-async fn end_strays(strays: &Strays) {
+/// True when nothing is left.
+async fn end_strays(strays: &Strays) -> bool {
     let strays = strays.clone();
-    let _ = tokio::task::spawn_blocking(move || strays.kill()).await;
+    tokio::task::spawn_blocking(move || strays.kill())
+        .await
+        .unwrap_or(false)
 }
 
 fn end_of(status: Status) -> End {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::OwnedFd;
-use rustix::process::{Pid, PidfdFlags, pidfd_open};
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
 use tokio::io::unix::AsyncFd;
 use tokio::net::UnixStream;
 
@@ -87,6 +87,16 @@ impl Supervised {
         };
         if let Ok(line) = line_of(&request) {
             let _ = self.link.try_write(&line);
+        }
+    }
+
+    /// Lets it go on, when something has stopped it.
+    pub(super) fn resume(&self) {
+        if let Some(pid) = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw)
+            && !self.is_reaped
+        {
+            // It was not reaped, so the process id is still its own.
+            let _ = kill_process(pid, Signal::CONT);
         }
     }
 

@@ -666,6 +666,43 @@ async fn a_stopped_supervisor_does_not_hold_up_a_cancel_or_the_end() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_stopped_supervisor_goes_on_when_its_tree_is_to_end() {
+    let bench = Bench::new();
+    let watch = Watch {
+        timeout: Some(Duration::from_secs(1)),
+        live: None,
+    };
+    let program = bench.program("trap '' TERM; sleep 600 & echo $! > pids; wait; sleep 600");
+    let running = bench.processes.start(program, watch).await.unwrap();
+    let mut pids = bench.pids("pids", 1).await;
+    pids.push(running.pid());
+    signal(supervisor_of(running.pid()), rustix::process::Signal::STOP);
+    let finished = running.finish(&CancellationToken::new()).await.unwrap();
+    assert_eq!((finished.end, finished.gone), (End::TimedOut, true));
+    assert!(pids.iter().all(|pid| !is_alive(*pid)), "{pids:?}");
+}
+
+/// What has shed mark, output and parent stands for what is forked while it is looked for:
+/// only its group tells.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_group_goes_as_one_when_its_supervisor_was_killed() {
+    let bench = Bench::new();
+    let running = bench
+        .start(
+            "sleep 600 & echo $! >> pids
+            (exec env -i sleep 600 <&- >/dev/null 2>&1 & echo $! >> pids)
+            sleep 600",
+        )
+        .await;
+    let mut pids = bench.pids("pids", 2).await;
+    pids.push(running.pid());
+    signal(supervisor_of(running.pid()), rustix::process::Signal::KILL);
+    let lost = running.finish(&CancellationToken::new()).await;
+    assert!(matches!(lost, Err(ProcessError::Lost)), "{lost:?}");
+    until_gone(&pids).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn r019_r020_what_holds_the_output_does_not_hold_the_result() {
     let bench = Bench::new();
     for (script, is_named) in [

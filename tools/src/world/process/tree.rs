@@ -2,7 +2,8 @@
 //!
 //! Without a supervisor nothing holds a tree together. What came from a program is still
 //! known by its mark in the environment, by its hold on the output pipe, and by its
-//! descent from either; what has shed all three is not found any more.
+//! descent from either; what has shed all three is not found any more. What has the mark
+//! is killed with its group, for it may fork faster than it is found.
 
 #![expect(
     clippy::disallowed_methods,
@@ -33,33 +34,9 @@ pub struct Strays {
 impl Strays {
     /// What runs of it now. Looks at every process of the machine.
     pub fn find(&self) -> Vec<Process> {
-        let us = i32::try_from(std::process::id()).unwrap_or_default();
-        let processes = members::all();
-        let mut found: BTreeSet<i32> = processes
-            .iter()
-            .filter(|process| {
-                // Another helper that we are just starting has our descriptors for a moment.
-                has_mark(process.pid, &self.mark)
-                    || (process.parent != us
-                        && self.pipe.is_some_and(|pipe| holds(process.pid, pipe)))
-            })
-            .map(|process| process.pid)
-            .collect();
-        found.remove(&us);
-        loop {
-            let before = found.len();
-            for process in &processes {
-                if process.pid != us && found.contains(&process.parent) {
-                    found.insert(process.pid);
-                }
-            }
-            if found.len() == before {
-                break;
-            }
-        }
-        processes
+        self.members()
             .into_iter()
-            .filter(|process| !process.dead && found.contains(&process.pid))
+            .map(|(process, _)| process)
             .collect()
     }
 
@@ -68,7 +45,7 @@ impl Strays {
     pub fn kill(&self) -> bool {
         let begun = Instant::now();
         loop {
-            let found = self.find();
+            let found = self.members();
             if found.is_empty() {
                 return true;
             }
@@ -79,11 +56,54 @@ impl Strays {
                 );
                 return false;
             }
-            for process in &found {
-                members::send(process, Signal::KILL);
+            let mut groups = BTreeSet::new();
+            for (process, is_marked) in &found {
+                if !is_marked {
+                    members::send(process, Signal::KILL);
+                } else if groups.insert(process.group) {
+                    // The leader began a session, so who has its mark is in a group of the
+                    // tree's, with nobody else.
+                    members::kill_with_group(process);
+                }
             }
             std::thread::sleep(Duration::from_millis(2));
         }
+    }
+
+    /// What runs of it, and whether it has the mark.
+    fn members(&self) -> Vec<(Process, bool)> {
+        let us = i32::try_from(std::process::id()).unwrap_or_default();
+        let mut processes = members::all();
+        processes.retain(|process| process.pid != us);
+        let marked: BTreeSet<i32> = processes
+            .iter()
+            .filter(|process| has_mark(process.pid, &self.mark))
+            .map(|process| process.pid)
+            .collect();
+        let mut found = marked.clone();
+        if let Some(pipe) = self.pipe {
+            let holders = processes
+                .iter()
+                // Another helper that we are just starting has our descriptors for a moment.
+                .filter(|process| process.parent != us && holds(process.pid, pipe));
+            found.extend(holders.map(|process| process.pid));
+        }
+        loop {
+            let before = found.len();
+            for process in &processes {
+                if found.contains(&process.parent) {
+                    found.insert(process.pid);
+                }
+            }
+            if found.len() == before {
+                break;
+            }
+        }
+        processes
+            .into_iter()
+            .filter(|process| !process.dead && found.contains(&process.pid))
+            .map(|process| (process, marked.contains(&process.pid)))
+            .collect()
     }
 }
 

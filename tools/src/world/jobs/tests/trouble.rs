@@ -82,7 +82,7 @@ async fn after_a_restart_of_the_machine_nothing_is_killed() {
         .spawn()
         .unwrap();
     until("the bystander", async || {
-        (!marked(&mark).is_empty()).then_some(())
+        (!strays(&mark).find().is_empty()).then_some(())
     })
     .await;
     until("the keeper's end", async || {
@@ -414,7 +414,7 @@ async fn jobs_of_a_deleted_session_end_and_their_files_go() {
         .unwrap()
         .unwrap();
     assert!(!bench.settings.folder.exists());
-    assert!(marked(&mark).is_empty());
+    assert!(strays(&mark).find().is_empty());
     listing::discard(&bench.settings.folder).unwrap();
 }
 
