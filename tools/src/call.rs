@@ -229,6 +229,10 @@ pub enum Stage {
     Call,
     /// One more run of a call that has run, with more reach.
     Escalation,
+    /// Leaving plan mode, to do what the call's plan says.
+    LeavePlan,
+    /// What a repository brings that runs code or redirects keys; no call of a model.
+    Trust,
 }
 
 /// A person's, or a rule's, answer.

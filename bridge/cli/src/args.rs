@@ -154,6 +154,9 @@ pub(crate) enum InboxCommand {
         /// Also allow what the offered rule covers for the rest of the session
         #[arg(long)]
         session: bool,
+        /// Also allow what the offered rule covers in all sessions of this project
+        #[arg(long, conflicts_with = "session")]
+        project: bool,
     },
     /// Refuse a waiting call
     Reject {
@@ -162,6 +165,9 @@ pub(crate) enum InboxCommand {
         /// Why, for the model to read
         #[arg(long)]
         reason: Option<String>,
+        /// End the turn with it; the next prompt says why
+        #[arg(long, conflicts_with = "reason")]
+        stop: bool,
     },
 }
 

@@ -8,7 +8,9 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
-use terret_log::{ApprovalStage, FileChange, Payload, PendingApproval, RuleEffect, Verdict};
+use terret_log::{
+    ApprovalStage, FileChange, GrantScope, Payload, PendingApproval, RuleEffect, Verdict,
+};
 use terret_tools::call::{Answer, Approver, Fault, Question, Stage};
 use terret_tools::gate::Decision as Gate;
 use terret_tools::mode::Mode;
@@ -27,16 +29,26 @@ const NO_REASON: &str = "no reason given";
 /// Who takes back a request whose preview no longer holds.
 const CHANGED: &str = "changed";
 
+/// What the model is told of a call that was refused by somebody who has more to say.
+const WILL_SAY_WHY: &str = "the user refuses this call and says why in the next prompt";
+
+/// The modes that a yes to a plan may lead to, the more careful first.
+pub const AFTER_PLAN: [Mode; 2] = [Mode::Ask, Mode::Edits];
+
 /// What a person decided.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Decision {
-    /// This call, once.
+    /// This call, once. A plan is begun in the first mode of [`AFTER_PLAN`].
     AllowOnce,
-    /// This call, and what its offered rule covers for the rest of the session.
-    AllowForSession,
+    /// This call, and what its offered rule covers from now on, as far as this.
+    AllowAlways(GrantScope),
+    /// The plan is begun in this mode; as [`Self::AllowOnce`] for any other question.
+    LeavePlan(Mode),
     Reject {
         reason: Option<String>,
     },
+    /// This call is refused and its turn ends: the next prompt says why.
+    RejectAndWait,
     /// The face gave the question up; the turn is being cancelled.
     Cancelled,
 }
@@ -53,8 +65,42 @@ pub(crate) struct Approvals {
 struct Waiting {
     calls: HashMap<String, Parked>,
     tickets: u64,
+    /// Stops the calls of the message that is at work.
+    stop_calls: CancellationToken,
+    /// Why a person stopped them.
+    calls_end: Option<CallsEnd>,
     /// Whether a person can be asked at all.
     attended: bool,
+}
+
+/// What a person made of a turn by deciding about one of its calls.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum CallsEnd {
+    /// Wants the word: the next prompt says why the call was refused.
+    Refused,
+    /// Gave the turn up (R008).
+    Cancelled,
+}
+
+/// A verdict as it is logged, and what it is for the call.
+struct Settled<'a> {
+    verdict: Verdict,
+    answer: Answer,
+    reason: Option<String>,
+    by: &'a str,
+    scope: Option<GrantScope>,
+}
+
+impl<'a> Settled<'a> {
+    fn yes(by: &'a str) -> Self {
+        Self {
+            verdict: Verdict::Approved,
+            answer: Answer::Approved,
+            reason: None,
+            by,
+            scope: None,
+        }
+    }
 }
 
 struct Parked {
@@ -140,49 +186,108 @@ impl Approvals {
         decision: Decision,
         by: &str,
     ) -> Result<(), ApprovalError> {
+        self.settle_one(id, decision, by)
+            .map_err(|error| match error {
+                Some(fault) => ApprovalError::Fault(fault.0),
+                None => ApprovalError::NotWaiting(id.to_owned()),
+            })
+    }
+
+    /// None as the error: nothing of this id waits.
+    fn settle_one(&self, id: &str, decision: Decision, by: &str) -> Result<(), Option<Fault>> {
         let mut waiting = self.lock();
-        let Some(parked) = waiting.calls.get(id) else {
-            return Err(ApprovalError::NotWaiting(id.to_owned()));
-        };
-        let offered = parked.question.offered_rule.clone();
-        let allow_rule = match (&decision, offered) {
-            (Decision::AllowForSession, Some(rule)) => Some(rule),
-            _ => None,
-        };
-        let (verdict, answer, reason) = match decision {
-            Decision::AllowOnce | Decision::AllowForSession => {
-                (Verdict::Approved, Answer::Approved, None)
+        let question = &waiting.calls.get(id).ok_or(None)?.question;
+        let offered = question.offered_rule.clone();
+        let stage = question.stage;
+        let mut verdict = Settled::yes(by);
+        let mut granted = None;
+        let mut stops = None;
+        // A plan that is agreed to begins in the most careful mode, unless another is said.
+        let [mut next_mode, _] = AFTER_PLAN;
+        match decision {
+            Decision::AllowOnce => {}
+            Decision::LeavePlan(mode) => next_mode = mode,
+            Decision::AllowAlways(scope) => {
+                granted = offered.map(|rule| (scope, rule));
+                verdict.scope = granted.as_ref().map(|(scope, _)| *scope);
             }
             Decision::Reject { reason } => {
                 let text = reason.clone().unwrap_or_else(|| NO_REASON.to_owned());
-                (Verdict::Denied, Answer::Denied { reason: text }, reason)
+                verdict.verdict = Verdict::Denied;
+                verdict.answer = Answer::Denied { reason: text };
+                verdict.reason = reason;
             }
-            Decision::Cancelled => (Verdict::Cancelled, Answer::Cancelled, None),
-        };
-        self.settle(&mut waiting, id, verdict, answer, reason, by)
-            .map_err(|fault| ApprovalError::Fault(fault.0))?;
-        drop(waiting);
-        if let Some(rule) = allow_rule {
-            self.grant(&rule, by)
-                .map_err(|fault| ApprovalError::Fault(fault.0))?;
+            Decision::RejectAndWait => {
+                let reason = WILL_SAY_WHY.to_owned();
+                verdict.verdict = Verdict::Denied;
+                verdict.answer = Answer::Denied {
+                    reason: reason.clone(),
+                };
+                verdict.reason = Some(reason);
+                stops = Some(CallsEnd::Refused);
+            }
+            Decision::Cancelled => {
+                verdict.verdict = Verdict::Cancelled;
+                verdict.answer = Answer::Cancelled;
+                stops = Some(CallsEnd::Cancelled);
+            }
         }
-        Ok(())
+        let leaves_plan = stage == Stage::LeavePlan && verdict.verdict == Verdict::Approved;
+        if leaves_plan {
+            // Before the verdict: a plan that was agreed to is never carried out in the
+            // mode that only looks.
+            self.core
+                .append(Payload::OptionSet {
+                    option: "mode".to_owned(),
+                    value: next_mode.name().to_owned(),
+                    by: format!("approval:{id}"),
+                })
+                .map_err(Some)?;
+            self.policy.refresh();
+        }
+        if let Some(end) = stops {
+            waiting.calls_end.get_or_insert(end);
+        }
+        self.settle(&mut waiting, id, verdict).map_err(Some)?;
+        if stops.is_some() {
+            waiting.stop_calls.cancel();
+        }
+        drop(waiting);
+        match granted {
+            Some((scope, rule)) => self.grant(scope, &rule, id, by).map_err(Some),
+            None if leaves_plan => self.settle_covered("mode").map_err(Some),
+            None => Ok(()),
+        }
     }
 
-    /// Adds an allow rule to the session and settles every waiting request it covers,
-    /// each with a verdict of its own.
-    fn grant(&self, rule: &str, by: &str) -> Result<(), Fault> {
-        let id = self.core.next_seq().to_string();
+    /// Stops the calls of a message that is about to run: when `stop` does, and when a
+    /// person gives one of them up, or refuses it and wants the word.
+    pub(crate) fn calls_begin(&self, stop: &CancellationToken) -> CancellationToken {
+        let mut waiting = self.lock();
+        waiting.stop_calls = stop.child_token();
+        waiting.calls_end = None;
+        waiting.stop_calls.clone()
+    }
+
+    /// What a person made of the turn while its calls ran; nothing, mostly.
+    pub(crate) fn calls_ended(&self) -> Option<CallsEnd> {
+        self.lock().calls_end.take()
+    }
+
+    /// Adds an allow rule and settles every waiting request it covers, each with a verdict
+    /// of its own.
+    fn grant(&self, _scope: GrantScope, rule: &str, approval: &str, by: &str) -> Result<(), Fault> {
+        let id = format!("r{}", self.core.next_seq());
         self.core.append(Payload::RuleAdded {
-            id: format!("r{id}"),
+            id: id.clone(),
             rule: rule.to_owned(),
             effect: RuleEffect::Allow,
             by: by.to_owned(),
-            approval: None,
+            approval: Some(approval.to_owned()),
             expires: None,
         })?;
         self.policy.refresh();
-        self.settle_covered(&format!("rule:r{id}"))
+        self.settle_covered(&format!("rule:{id}"))
     }
 
     /// Settles every waiting request that the policy now lets run.
@@ -197,8 +302,7 @@ impl Approvals {
         // In the order in which they were asked.
         covered.sort();
         for (_, id) in covered {
-            let (verdict, answer) = (Verdict::Approved, Answer::Approved);
-            self.settle(&mut waiting, &id, verdict, answer, None, by)?;
+            self.settle(&mut waiting, &id, Settled::yes(by))?;
         }
         Ok(())
     }
@@ -209,34 +313,28 @@ impl Approvals {
         match question.stage {
             Stage::Call => self.judge.decision(&question.call) == Some(Gate::Run),
             Stage::Escalation => self.judge.current_policy().mode == Mode::Bypass,
+            // Only a person agrees to a plan, and to what a repository brings.
+            Stage::LeavePlan | Stage::Trust => false,
         }
     }
 
     /// Logs the verdict of a call that waits, and wakes it. Nothing happens when it does
     /// not wait any more: whoever was first has logged one.
-    fn settle(
-        &self,
-        waiting: &mut Waiting,
-        id: &str,
-        verdict: Verdict,
-        answer: Answer,
-        reason: Option<String>,
-        by: &str,
-    ) -> Result<(), Fault> {
+    fn settle(&self, waiting: &mut Waiting, id: &str, settled: Settled<'_>) -> Result<(), Fault> {
         let Some(parked) = waiting.calls.get(id) else {
             return Ok(());
         };
         self.core.append(Payload::ApprovalResolved {
             id: id.to_owned(),
             call_id: parked.question.call.id.clone(),
-            verdict,
-            reason,
-            by: by.to_owned(),
-            scope: None,
+            verdict: settled.verdict,
+            reason: settled.reason,
+            by: settled.by.to_owned(),
+            scope: settled.scope,
         })?;
         if let Some(parked) = waiting.calls.remove(id) {
             // The call may have been given up meanwhile; its verdict is logged all the same.
-            let _gone = parked.answer.send(answer);
+            let _gone = parked.answer.send(settled.answer);
         }
         Ok(())
     }
@@ -335,7 +433,7 @@ impl Approvals {
         if !waiting.attended {
             let way_out = match question.stage {
                 Stage::Call => "allow it by a rule, another mode, or a run with `--ask`",
-                Stage::Escalation => "a run with `--ask` can ask",
+                Stage::Escalation | Stage::LeavePlan | Stage::Trust => "a run with `--ask` can ask",
             };
             let reason = format!(
                 "nobody can be asked in a headless run; {way_out} ({})",
@@ -438,8 +536,12 @@ impl Approver for Approvals {
             biased;
             answer = receiver => answer.unwrap_or(Answer::Cancelled),
             () = cancel.cancelled() => {
-                let (verdict, answer) = (Verdict::Cancelled, Answer::Cancelled);
-                self.settle(&mut self.lock(), &place.id, verdict, answer, None, "cancel")?;
+                let cancelled = Settled {
+                    verdict: Verdict::Cancelled,
+                    answer: Answer::Cancelled,
+                    ..Settled::yes("cancel")
+                };
+                self.settle(&mut self.lock(), &place.id, cancelled)?;
                 Answer::Cancelled
             }
         };
@@ -458,6 +560,8 @@ fn logged(stage: Stage) -> ApprovalStage {
     match stage {
         Stage::Call => ApprovalStage::Call,
         Stage::Escalation => ApprovalStage::Escalation,
+        Stage::LeavePlan => ApprovalStage::LeavePlan,
+        Stage::Trust => ApprovalStage::Trust,
     }
 }
 

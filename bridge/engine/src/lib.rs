@@ -29,7 +29,7 @@ mod system_prompt;
 mod title;
 mod turn;
 
-pub use approvals::Decision;
+pub use approvals::{AFTER_PLAN, Decision};
 pub use commands::{COMMANDS, CommandInfo};
 pub use engine::{Engine, EngineParts};
 pub use error::{ApprovalError, EngineError, OptionError};

@@ -15,7 +15,7 @@ use terret_tools::mode::Mode;
 use terret_tools::pipeline::Pipeline;
 use tokio_util::sync::CancellationToken;
 
-use crate::approvals::Approvals;
+use crate::approvals::{Approvals, CallsEnd};
 use crate::core::Core;
 use crate::hooks::TurnHook;
 use crate::inbox::Inbox;
@@ -188,7 +188,7 @@ async fn resume_steps(parts: &TurnParts, stop: &Stop) -> Result<Ended, Fault> {
     if parts.core.state(|state| state.approvals.is_empty()) {
         parts.learn_isolation(&calls).await;
     }
-    parts.pipeline.run_calls(calls, &stop.token).await?;
+    let ended = run_calls(parts, calls, stop).await?;
     if step_open && (answered || owed_any) {
         core.append(Payload::StepEnd {
             n: steps_begun,
@@ -198,6 +198,9 @@ async fn resume_steps(parts: &TurnParts, stop: &Stop) -> Result<Ended, Fault> {
     tracing::info!(session = %core.id(), start, steps_begun, "a turn was resumed");
     if stop.token.is_cancelled() {
         return Ok(Ended::with(TurnStatus::Cancelled));
+    }
+    if let Some(ended) = ended {
+        return Ok(ended);
     }
     // What was held before the crash is held again; there is nothing to ask the model.
     if parts.policy.settings().jobs.turn == JobsTurn::Hold
@@ -385,8 +388,8 @@ async fn after_step(
     match end {
         StepEnd::Calls { calls, usage } => {
             parts.learn_isolation(&calls).await;
-            parts.pipeline.run_calls(calls, &stop.token).await?;
-            Ok((cancelled(), usage))
+            let ended = run_calls(parts, calls, stop).await?;
+            Ok((cancelled().or(ended), usage))
         }
         StepEnd::Answered { usage } => Ok((cancelled(), usage)),
         StepEnd::OutputLimit { usage } => Ok((
@@ -397,6 +400,27 @@ async fn after_step(
         StepEnd::Cancelled { usage } => Ok((Some(Ended::with(TurnStatus::Cancelled)), usage)),
         StepEnd::Failed { reason } => Ok((Some(Ended::failed(reason)), None)),
     }
+}
+
+/// Runs the calls of one message. The turn ends with them when a person gave it up by one
+/// of them, or refused one and wants the word, unless that word has come already.
+async fn run_calls(
+    parts: &TurnParts,
+    calls: Vec<Call>,
+    stop: &Stop,
+) -> Result<Option<Ended>, Fault> {
+    let token = parts.approvals.calls_begin(&stop.token);
+    let ran = parts.pipeline.run_calls(calls, &token).await;
+    let ended = parts.approvals.calls_ended();
+    ran?;
+    Ok(match ended {
+        None => None,
+        Some(CallsEnd::Cancelled) => Some(Ended::with(TurnStatus::Cancelled)),
+        Some(CallsEnd::Refused) => parts
+            .inbox
+            .close_if_empty()
+            .then(|| Ended::with(TurnStatus::Completed)),
+    })
 }
 
 /// What an answer without calls means for the turn: its end, unless input came during the

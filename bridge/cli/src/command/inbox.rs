@@ -26,16 +26,25 @@ pub(crate) fn run(
     runtime.block_on(async {
         match command.unwrap_or(InboxCommand::List { json: false }) {
             InboxCommand::List { json } => list(paths, json, out).await,
-            InboxCommand::Approve { id, session } => {
-                let verdict = if session {
-                    VerdictWord::AllowForSession
-                } else {
-                    VerdictWord::AllowOnce
+            InboxCommand::Approve {
+                id,
+                session,
+                project,
+            } => {
+                let verdict = match (session, project) {
+                    (_, true) => VerdictWord::AllowForProject,
+                    (true, false) => VerdictWord::AllowForSession,
+                    (false, false) => VerdictWord::AllowOnce,
                 };
                 decide(paths, environment, &id, verdict, None, out).await
             }
-            InboxCommand::Reject { id, reason } => {
-                decide(paths, environment, &id, VerdictWord::Reject, reason, out).await
+            InboxCommand::Reject { id, reason, stop } => {
+                let verdict = if stop {
+                    VerdictWord::RejectAndWait
+                } else {
+                    VerdictWord::Reject
+                };
+                decide(paths, environment, &id, verdict, reason, out).await
             }
         }
     })
@@ -55,7 +64,10 @@ async fn list(paths: &Paths, json: bool, out: &mut Output) -> anyhow::Result<()>
             ))?;
             out.line(format!("    {}", printable(&item.reason)))?;
             if let Some(rule) = &item.offered_rule {
-                out.line(format!("    --session would allow `{}`", printable(rule)))?;
+                out.line(format!(
+                    "    --session or --project would allow `{}`",
+                    printable(rule)
+                ))?;
             }
         }
     }
@@ -120,12 +132,16 @@ async fn decide(
         VerdictWord::AllowForSession if item.offered_rule.is_some() => {
             ("allowed for this session", "")
         }
-        VerdictWord::AllowForSession => (
+        VerdictWord::AllowForProject if item.offered_rule.is_some() => {
+            ("allowed for this project", "")
+        }
+        VerdictWord::AllowForSession | VerdictWord::AllowForProject => (
             "allowed once",
             " (no rule can cover this call, so the next one is asked for again)",
         ),
         VerdictWord::AllowOnce => ("allowed once", ""),
         VerdictWord::Reject => ("rejected", ""),
+        VerdictWord::RejectAndWait => ("rejected; its turn ends", ""),
     };
     out.line(format!("{done}: {}{but}", printable(&item.title)))?;
     Ok(())

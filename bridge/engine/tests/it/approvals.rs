@@ -130,7 +130,11 @@ async fn check_101_a_rule_for_the_session_settles_what_waits_and_what_comes() {
     };
     assert_eq!(of("a").2.as_deref(), Some("Bash(echo same)"));
     session
-        .decide(&of("a").1, Decision::AllowForSession, "test")
+        .decide(
+            &of("a").1,
+            Decision::AllowAlways(terret_log::GrantScope::Session),
+            "test",
+        )
         .unwrap();
     let settled_by = wait_for(&session, 0, |payload| match payload {
         Payload::ApprovalResolved { call_id, by, .. } if call_id == "b" => Some(by.clone()),

@@ -257,7 +257,11 @@ async fn r102_a_cancel_ends_the_turn_and_nothing_else() {
     let answer = session.prompt(text("grant")).await.unwrap();
     let id = approval(&session, 0).await;
     session
-        .decide(&id, Decision::AllowForSession, "test")
+        .decide(
+            &id,
+            Decision::AllowAlways(terret_log::GrantScope::Session),
+            "test",
+        )
         .unwrap();
     within(answer.outcome()).await.unwrap();
     let seq = session.next_seq();

@@ -123,14 +123,22 @@ async fn a_yes_for_the_call_is_none_for_more_reach_and_neither_is_a_rule() {
     let first = request(&session, ApprovalStage::Call).await;
     // The rule that this adds covers the call; the question for more reach stands.
     session
-        .decide(&first, Decision::AllowForSession, "test")
+        .decide(
+            &first,
+            Decision::AllowAlways(terret_log::GrantScope::Session),
+            "test",
+        )
         .unwrap();
     let second = request(&session, ApprovalStage::Escalation).await;
     assert_ne!(first, second);
     session.set_option("mode", "edits", "test").unwrap();
     assert_eq!(session.status(), AgentStatus::WaitingApproval);
     session
-        .decide(&second, Decision::AllowForSession, "test")
+        .decide(
+            &second,
+            Decision::AllowAlways(terret_log::GrantScope::Session),
+            "test",
+        )
         .unwrap();
     assert_eq!(
         within(answer.outcome()).await.unwrap().status,

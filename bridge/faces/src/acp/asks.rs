@@ -4,10 +4,12 @@
 //! none at other times; it waits here until then. Whatever the editor answers, nothing but
 //! an id that was offered allows (`ACP session/request_permission`).
 
+mod choices;
+
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use terret_acp::schema::v1;
 use terret_acp::{ErrorCode, Peer, RequestError};
 use terret_engine::room::log::ApprovalStage;
@@ -16,14 +18,12 @@ use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use self::choices::{Meaning, Offer, choices, reject, sent, understand};
 use super::turns::Turn;
 use crate::text::line;
 
-const ALLOW_ONCE: &str = "allow_once";
-const ALLOW_ALWAYS: &str = "allow_always";
-const REJECT_ONCE: &str = "reject_once";
-/// Characters of a rule that an option's name has room for.
-const SHOWN_RULE: usize = 400;
+/// The one field of the form that asks for a reason.
+const REASON: &str = "reason";
 
 /// One question.
 #[derive(Debug, Clone)]
@@ -36,13 +36,15 @@ pub(crate) struct Ask {
     pub stage: ApprovalStage,
 }
 
-impl Ask {
-    /// The rule, if it can be shown whole: nobody may agree to one that they cannot read.
-    fn offered_rule(&self) -> Option<&str> {
-        self.offered_rule
-            .as_deref()
-            .filter(|rule| rule.chars().count() <= SHOWN_RULE)
-    }
+/// What a client can do with questions.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct AskingClient {
+    /// Shows several at once.
+    pub together: bool,
+    /// Shows more than one option of a kind, by their names.
+    pub several_of_a_kind: bool,
+    /// Shows forms (`ACP elicitation/create`).
+    pub forms: bool,
 }
 
 /// All questions of one session on one connection. Cheap to clone.
@@ -53,7 +55,7 @@ struct Inner {
     peer: Peer,
     session: SessionHandle,
     turns: mpsc::WeakSender<Turn>,
-    together: bool,
+    client: AskingClient,
     state: Mutex<State>,
     /// How many prompts of this connection are pending.
     prompts: watch::Sender<usize>,
@@ -83,14 +85,14 @@ impl Asks {
         peer: Peer,
         session: SessionHandle,
         turns: mpsc::WeakSender<Turn>,
-        together: bool,
+        client: AskingClient,
         end: CancellationToken,
     ) -> Self {
         Self(Arc::new(Inner {
             peer,
             session,
             turns,
-            together,
+            client,
             state: Mutex::default(),
             prompts: watch::Sender::new(0),
             tasks: TaskTracker::new(),
@@ -150,7 +152,7 @@ impl Asks {
 
     fn ask_next(&self) {
         let mut state = self.lock();
-        while *self.0.prompts.borrow() > 0 && (self.0.together || state.open.is_empty()) {
+        while *self.0.prompts.borrow() > 0 && (self.0.client.together || state.open.is_empty()) {
             let Some(ask) = state.waiting.pop_front() else {
                 return;
             };
@@ -186,28 +188,80 @@ impl Asks {
     }
 
     async fn request(&self, ask: &Ask) -> Answered {
+        let offer = Offer {
+            stage: ask.stage,
+            rule: ask.offered_rule.as_deref(),
+            several_of_a_kind: self.0.client.several_of_a_kind,
+        };
+        let choices = choices(&offer);
         let session = self.0.session.id().as_str().to_owned();
-        let request = v1::RequestPermissionRequest::new(session, ask.card.clone(), options(ask));
-        match self
+        let request = v1::RequestPermissionRequest::new(session, ask.card.clone(), sent(&choices));
+        let meaning = match self
             .0
             .peer
             .request::<Value>("session/request_permission", &request)
             .await
         {
-            Ok(response) => understand(&response, ask.offered_rule().is_some()),
-            Err(RequestError::Closed { .. }) => Answered::Gone,
-            Err(RequestError::Rpc { error, .. }) if error.code == ErrorCode::Cancelled => {
-                Answered::Cancelled
-            }
+            Ok(response) => understand(&response, &choices),
+            Err(RequestError::Closed { .. }) => return Answered::Gone,
+            Err(RequestError::Rpc { error, .. }) if error.code == ErrorCode::Cancelled => None,
             Err(error) => {
                 // The model has no use for methods and codes.
                 let words = match &error {
                     RequestError::Rpc { error, .. } => error.message.to_string(),
                     other => other.to_string(),
                 };
-                reject(format!("the editor could not ask: {}", line(&words, 300)))
+                Some(reject(format!(
+                    "the editor could not ask: {}",
+                    line(&words, 300)
+                )))
             }
+        };
+        match meaning {
+            None => Answered::Cancelled,
+            Some(Meaning::Decided(decision)) => Answered::Decided(decision),
+            Some(Meaning::SayWhy) if self.0.client.forms => self.reason(ask).await,
+            // The next prompt says why.
+            Some(Meaning::SayWhy) => Answered::Decided(Decision::RejectAndWait),
         }
+    }
+
+    /// Asks for the reason of a refusal. The call is refused whatever comes of that.
+    async fn reason(&self, ask: &Ask) -> Answered {
+        let form = json!({
+            "mode": "form",
+            "sessionId": self.0.session.id().as_str(),
+            "toolCallId": ask.card.tool_call_id,
+            "message": "Why is this call refused? The agent reads it and goes on.",
+            "requestedSchema": {
+                "type": "object",
+                "properties": {
+                    REASON: { "type": "string", "title": "Reason" },
+                },
+                "required": [REASON],
+            },
+        });
+        let answer = self
+            .0
+            .peer
+            .request::<Value>("elicitation/create", &form)
+            .await;
+        let given = match &answer {
+            Ok(answer) if answer.get("action").and_then(Value::as_str) == Some("accept") => answer
+                .pointer(&format!("/content/{REASON}"))
+                .and_then(Value::as_str)
+                .map(str::trim)
+                .filter(|reason| !reason.is_empty()),
+            Err(RequestError::Closed { .. }) => return Answered::Gone,
+            _ => None,
+        };
+        Answered::Decided(match given {
+            Some(reason) => Decision::Reject {
+                reason: Some(reason.to_owned()),
+            },
+            // Whoever had something to say and did not say it here says it next.
+            None => Decision::RejectAndWait,
+        })
     }
 
     /// Decides. After a restart the question may be older than the call that waits again:
@@ -237,96 +291,5 @@ impl Asks {
 
     fn lock(&self) -> MutexGuard<'_, State> {
         self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// One option of each kind: clients exist that give a key to the first of a kind only.
-fn options(ask: &Ask) -> Vec<v1::PermissionOption> {
-    let once = v1::PermissionOption::new(
-        ALLOW_ONCE,
-        "Allow once",
-        v1::PermissionOptionKind::AllowOnce,
-    );
-    let always = ask.offered_rule().map(|rule| {
-        // The exact rule and how far it reaches: "always" must say what it means (R009).
-        let name = format!("Allow for this session: {}", line(rule, SHOWN_RULE));
-        v1::PermissionOption::new(ALLOW_ALWAYS, name, v1::PermissionOptionKind::AllowAlways)
-    });
-    let reject =
-        v1::PermissionOption::new(REJECT_ONCE, "Reject", v1::PermissionOptionKind::RejectOnce);
-    [Some(once), always, Some(reject)]
-        .into_iter()
-        .flatten()
-        .collect()
-}
-
-/// Reads the outcome; only an id that was offered allows.
-fn understand(response: &Value, always_offered: bool) -> Answered {
-    let text = |path: &str| response.pointer(path).and_then(Value::as_str);
-    match (text("/outcome/outcome"), text("/outcome/optionId")) {
-        (Some("cancelled"), _) => Answered::Cancelled,
-        (Some("selected"), Some(ALLOW_ONCE)) => Answered::Decided(Decision::AllowOnce),
-        (Some("selected"), Some(ALLOW_ALWAYS)) if always_offered => {
-            Answered::Decided(Decision::AllowForSession)
-        }
-        (Some("selected"), Some(REJECT_ONCE)) => {
-            Answered::Decided(Decision::Reject { reason: None })
-        }
-        (Some("selected"), _) => {
-            reject("the editor chose an option that was not offered".to_owned())
-        }
-        _ => reject("the editor's answer was not understood".to_owned()),
-    }
-}
-
-fn reject(reason: String) -> Answered {
-    Answered::Decided(Decision::Reject {
-        reason: Some(reason),
-    })
-}
-
-#[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-
-    #[test]
-    fn a_rule_that_cannot_be_shown_whole_is_not_offered() {
-        let ask = |rule: String| Ask {
-            id: "a1".to_owned(),
-            card: v1::ToolCallUpdate::new("c1", v1::ToolCallUpdateFields::new()),
-            offered_rule: Some(rule),
-            stage: ApprovalStage::Call,
-        };
-        assert_eq!(options(&ask("Bash(ls)".to_owned())).len(), 3);
-        let long = format!("Bash(echo {} precious)", "x".repeat(500));
-        assert_eq!(options(&ask(long)).len(), 2);
-    }
-
-    #[test]
-    fn only_what_was_offered_allows() {
-        let allows = |response: Value, always: bool| {
-            matches!(
-                understand(&response, always),
-                Answered::Decided(Decision::AllowOnce | Decision::AllowForSession)
-            )
-        };
-        let selected = |id: &str| json!({ "outcome": { "outcome": "selected", "optionId": id } });
-        assert!(allows(selected("allow_once"), false));
-        assert!(allows(selected("allow_always"), true));
-        for response in [
-            selected("allow_always"),
-            selected("reject_once"),
-            selected("yes"),
-            json!({ "outcome": { "outcome": "selected" } }),
-            json!({ "outcome": "allow_once" }),
-            json!({ "optionId": "allow_once" }),
-            json!(null),
-        ] {
-            assert!(!allows(response, false));
-        }
-        let cancelled = json!({ "outcome": { "outcome": "cancelled" } });
-        assert!(matches!(understand(&cancelled, true), Answered::Cancelled));
     }
 }

@@ -11,7 +11,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use super::asks::Asks;
+use super::asks::{AskingClient, Asks};
 use super::files::ClientFiles;
 use super::follower::{Follow, Start};
 use super::handshake::Client;
@@ -78,7 +78,11 @@ impl Attachment {
             peer.clone(),
             session.clone(),
             turns.downgrade(),
-            client.habits.asks_together,
+            AskingClient {
+                together: client.habits.asks_together,
+                several_of_a_kind: client.habits.several_of_a_kind,
+                forms: client.forms,
+            },
             end.child_token(),
         );
         let position = watch::Sender::new(0);

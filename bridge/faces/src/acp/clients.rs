@@ -9,6 +9,9 @@ pub(crate) struct Habits {
     pub shows_plans: bool,
     /// Shows several permission requests at once. One that cannot gets them one by one.
     pub asks_together: bool,
+    /// Shows each option of a permission request by its name, also a second of a kind. Most
+    /// give a key to the first of a kind only, or show labels of their own.
+    pub several_of_a_kind: bool,
     /// Reads `plan_update` as it is now, when it says that it does. One that knows only an
     /// earlier draft fails on it and shows nothing.
     pub reads_plan_updates: bool,
@@ -17,6 +20,7 @@ pub(crate) struct Habits {
 const ORDINARY: Habits = Habits {
     shows_plans: true,
     asks_together: true,
+    several_of_a_kind: false,
     reads_plan_updates: true,
 };
 
@@ -47,11 +51,12 @@ const TABLE: [(&str, Habits); 4] = [
             ..ORDINARY
         },
     ),
-    // A quick pick, which a second one replaces and answers as cancelled.
+    // A quick pick, which lists every option by its name, and which a second one replaces and answers as cancelled.
     (
         "vscode-acp",
         Habits {
             asks_together: false,
+            several_of_a_kind: true,
             ..ORDINARY
         },
     ),

@@ -27,6 +27,8 @@ pub(crate) struct Client {
     pub auth_terminal: bool,
     /// Nobody is there to answer a question (our own headless client says so).
     pub unattended: bool,
+    /// Shows forms (`ACP elicitation/create`).
+    pub forms: bool,
     /// Shows `_meta.terminal_output` as a terminal (Zed's convention).
     pub terminal_output: bool,
     /// Runs programs in terminals, and config lets commands be shown there.
@@ -54,6 +56,7 @@ impl Client {
             notices: marker("/clientCapabilities/session/notices"),
             auth_terminal: flag("/clientCapabilities/auth/terminal"),
             unattended: flag("/clientCapabilities/_meta/terret/unattended"),
+            forms: marker("/clientCapabilities/elicitation/form"),
             terminal_output: flag("/clientCapabilities/_meta/terminal_output"),
             terminals: flag("/clientCapabilities/terminal"),
         })

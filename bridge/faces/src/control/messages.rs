@@ -58,7 +58,10 @@ pub struct PendingItem {
 pub enum VerdictWord {
     AllowOnce,
     AllowForSession,
+    AllowForProject,
     Reject,
+    /// Refuses and ends the turn; the next prompt says why.
+    RejectAndWait,
 }
 
 #[derive(Debug, Serialize, Deserialize)]

@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 use terret_acp::{
     Connection, ErrorCode, IncomingRequest, Lane, Options, RawParams, RpcError, Service,
 };
-use terret_engine::room::log::SessionId;
+use terret_engine::room::log::{GrantScope, SessionId};
 use terret_engine::{AgentStatus, ApprovalError, Decision, Engine, SessionHandle};
 use tokio::net::UnixListener;
 use tokio::task::{JoinHandle, JoinSet};
@@ -248,7 +248,9 @@ impl Control {
         let session = self.engine.session(&id).ok_or_else(|| gone(id.as_str()))?;
         let decision = match request.verdict {
             VerdictWord::AllowOnce => Decision::AllowOnce,
-            VerdictWord::AllowForSession => Decision::AllowForSession,
+            VerdictWord::AllowForSession => Decision::AllowAlways(GrantScope::Session),
+            VerdictWord::AllowForProject => Decision::AllowAlways(GrantScope::Project),
+            VerdictWord::RejectAndWait => Decision::RejectAndWait,
             VerdictWord::Reject => Decision::Reject {
                 reason: request.reason,
             },
