@@ -86,10 +86,8 @@ pub(crate) async fn run(
             settle(&mut questions).await;
             for (index, slot) in run.clone().zip(slots) {
                 log.called_to(index + 1).await?;
-                pipeline
-                    .journal
-                    .finished(&slot.call, &CallResult::error(CANCELLED))
-                    .await?;
+                let result = unrun(&slot.call, slot.asked);
+                pipeline.journal.finished(&slot.call, &result).await?;
             }
             continue;
         }
@@ -98,6 +96,16 @@ pub(crate) async fn run(
     }
     settle(&mut questions).await;
     Ok(())
+}
+
+/// The result of a call that a cancel kept from running. One that was refused before says
+/// so, with the reason that a person gave.
+fn unrun(call: &Call, asked: Option<Asked>) -> CallResult {
+    match asked.and_then(|mut asked| asked.answer.try_recv().ok()) {
+        Some(Ok(answer @ Answer::Denied { .. })) => refusal(call, answer),
+        _ => None,
+    }
+    .unwrap_or_else(|| CallResult::error(CANCELLED))
 }
 
 /// Waits for the questions that were taken back or cancelled to be closed.

@@ -9,6 +9,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::definition::{Definition, Kind, Replay};
 use crate::gate::Decision;
+use crate::mode::Mode;
 use crate::world::World;
 use crate::world::jobs::{Job, JobId};
 
@@ -172,6 +173,11 @@ pub trait CallJournal: Send + Sync {
 
     /// `file/changed`: written before the file is.
     async fn file_changing(&self, call_id: &str, change: &FileChange) -> Result<(), Fault>;
+
+    /// The session's mode of this moment.
+    fn mode(&self) -> Mode {
+        Mode::default()
+    }
 
     /// `job/started`: the job is this call's from now on; on the disk before it returns.
     async fn job_started(&self, _call_id: &str, _job: &Job) -> Result<(), Fault> {

@@ -20,6 +20,7 @@ pub const STANDARD: &[&str] = &[
     "Bash",
     "WebFetch",
     "TodoWrite",
+    "ExitPlanMode",
     "Task",
     "job_start",
     "job_collect",

@@ -294,14 +294,18 @@ impl Pipeline {
         offered_rule: Option<String>,
         preview: Vec<FileChange>,
     ) -> Question {
+        let kind = checked.tool.definition().kind;
         Question {
             call: checked.call.clone(),
-            kind: checked.tool.definition().kind,
+            kind,
             title: checked.tool.title(&checked.args),
             reason,
             preview,
             offered_rule,
-            stage: Stage::Call,
+            stage: match kind {
+                Kind::SwitchMode => Stage::LeavePlan,
+                _ => Stage::Call,
+            },
         }
     }
 

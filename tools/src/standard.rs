@@ -3,6 +3,7 @@
 pub mod bash;
 mod change;
 pub mod edit;
+pub mod exit_plan_mode;
 pub mod glob;
 pub mod grep;
 pub mod job_collect;
@@ -51,6 +52,7 @@ pub(crate) fn all() -> Vec<Arc<dyn Tool>> {
         Arc::new(terminal_close::TerminalClose::new()),
         Arc::new(web_fetch::WebFetch::new()),
         Arc::new(todo_write::TodoWrite::new()),
+        Arc::new(exit_plan_mode::ExitPlanMode::new()),
     ]
 }
 

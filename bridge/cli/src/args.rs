@@ -36,7 +36,7 @@ pub(crate) struct Global {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Speak the Agent Client Protocol on stdin and stdout: what an editor starts
-    Acp,
+    Acp(AcpArgs),
     /// Play a scripted session with real tools in a throw-away project
     Demo(DemoArgs),
     /// Run one prompt without an editor and print the answer
@@ -59,6 +59,13 @@ pub(crate) enum Command {
 }
 
 #[derive(Debug, Args)]
+pub(crate) struct AcpArgs {
+    /// Offer the mode `bypass`, which does everything without asking
+    #[arg(long)]
+    pub allow_bypass: bool,
+}
+
+#[derive(Debug, Args)]
 pub(crate) struct DemoArgs {
     /// Approve everything instead of asking
     #[arg(long)]
@@ -78,6 +85,9 @@ pub(crate) struct RunArgs {
     /// How much may be done without asking: plan, ask or edits
     #[arg(long, value_name = "MODE")]
     pub mode: Option<String>,
+    /// Let `--mode bypass` do everything without asking
+    #[arg(long)]
+    pub allow_bypass: bool,
     /// Ask on this terminal instead of refusing what needs an approval
     #[arg(long)]
     pub ask: bool,

@@ -108,6 +108,7 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         paths,
         model: cli.global.model,
         mode: None,
+        allow_bypass: false,
         config,
         stamp,
         scrubber: terret_engine::room::log::Scrubber::default(),
@@ -115,7 +116,10 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
     let environment = ProcessEnvironment;
     let mut out = Output::new();
     match cli.command {
-        Command::Acp => command::acp::run(setup, environment),
+        Command::Acp(args) => {
+            setup.allow_bypass = args.allow_bypass;
+            command::acp::run(setup, environment)
+        }
         Command::Demo(args) => command::demo::run(&args, &environment),
         Command::Run(args) => command::run::run(&mut setup, &environment, &args),
         Command::Sessions(command) => {

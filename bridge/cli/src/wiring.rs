@@ -45,6 +45,8 @@ pub(crate) struct Setup {
     pub model: Option<String>,
     /// `--mode`, which wins over the file.
     pub mode: Option<String>,
+    /// `--allow-bypass`: without it nobody can choose the mode that asks nothing.
+    pub allow_bypass: bool,
     pub config: Config,
     /// Of the file that `config` came from, taken before it was read, so that a change
     /// in between is seen as one.
@@ -120,11 +122,16 @@ impl Setup {
         };
         let mode = match self.mode_text() {
             Some((origin, name)) => Mode::named(name)
-                .filter(|mode| terret_engine::OFFERED_MODES.contains(mode) || *mode == Mode::Auto)
+                .filter(|mode| *mode != Mode::Bypass || self.allow_bypass)
                 .ok_or_else(|| {
                     self.wrong(
                         origin,
-                        format!("`{name}` is none of `plan`, `ask`, `edits`, `auto`"),
+                        match Mode::named(name) {
+                            Some(_) => format!(
+                                "`{name}` asks for nothing at all; it needs the flag `--allow-bypass`"
+                            ),
+                            None => format!("`{name}` is none of `plan`, `ask`, `edits`, `auto`"),
+                        },
                     )
                 })?,
             None => Mode::Ask,
@@ -137,6 +144,7 @@ impl Setup {
             offered_models: offered,
             thinking,
             mode,
+            bypass: self.allow_bypass,
             floor: match &config.policy.floor {
                 Some(patterns) => patterns.clone(),
                 None => Floor::default().patterns().to_vec(),

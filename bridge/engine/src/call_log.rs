@@ -7,15 +7,18 @@ use async_trait::async_trait;
 use terret_log::{ImageRef, Payload};
 use terret_tools::call::{Call, CallJournal, CallResult, Fault, FileChange, ImageBytes};
 use terret_tools::definition::{Definition, Replay};
+use terret_tools::mode::Mode;
 use terret_tools::world::jobs::{Job, JobId, Jobs};
 
 use crate::approvals::stored_change;
 use crate::core::Core;
 use crate::jobs::{ended_event, started_event};
+use crate::policy::{SessionPolicy, mode_of};
 
 pub(crate) struct CallLog {
     pub(crate) core: Arc<Core>,
     pub(crate) jobs: Arc<dyn Jobs>,
+    pub(crate) policy: Arc<SessionPolicy>,
 }
 
 #[async_trait]
@@ -52,6 +55,11 @@ impl CallJournal for CallLog {
             durable(&self.core).await?;
         }
         Ok(())
+    }
+
+    fn mode(&self) -> Mode {
+        let settings = self.policy.settings();
+        self.core.state(|state| mode_of(&settings, state))
     }
 
     fn output(&self, call_id: &str, text: &str) {

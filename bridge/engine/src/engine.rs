@@ -538,6 +538,7 @@ impl Engine {
             journal: Arc::new(CallLog {
                 core: Arc::clone(&core),
                 jobs: Arc::clone(world.jobs()),
+                policy: Arc::clone(&policy),
             }),
             approver: Arc::new(NobodyAsked),
             policy: policy.shared(),

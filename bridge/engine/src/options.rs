@@ -45,6 +45,7 @@ fn offered(parts: &TurnParts) -> Vec<Mode> {
     OFFERED_MODES
         .into_iter()
         .chain(may_isolate.then_some(Mode::Auto))
+        .chain(parts.policy.settings().bypass.then_some(Mode::Bypass))
         .collect()
 }
 

@@ -12,7 +12,6 @@ use terret_tools::rules::{Effect, Rule, Scope};
 use terret_tools::standard::web_fetch;
 
 use crate::core::Core;
-use crate::options::OFFERED_MODES;
 use crate::settings::Settings;
 
 pub(crate) struct SessionPolicy {
@@ -77,7 +76,7 @@ pub(crate) fn mode_of(settings: &Settings, state: &SessionState) -> Mode {
         .options
         .get("mode")
         .and_then(|mode| Mode::named(mode))
-        .filter(|mode| OFFERED_MODES.contains(mode) || *mode == Mode::Auto)
+        .filter(|mode| *mode != Mode::Bypass || settings.bypass)
         .unwrap_or(settings.mode)
 }
 

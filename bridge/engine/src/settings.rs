@@ -32,6 +32,8 @@ pub struct Settings {
     pub offered_models: Vec<ModelName>,
     pub thinking: ThinkingLevel,
     pub mode: Mode,
+    /// Whether `bypass` may be chosen: only who started the process can say so.
+    pub bypass: bool,
     /// The operator's allow list over tool names (`Terret spec §2.2`).
     pub floor: Vec<String>,
     /// The rules that are known before a session is: built in and the user's own.

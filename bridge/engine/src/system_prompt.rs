@@ -28,7 +28,7 @@ pub(crate) fn system_prompt(core: &Core, world: &World, policy: &SessionPolicy) 
     if mode == Mode::Plan {
         sections.push(
             "The session is in plan mode: only look. Do not change files or run commands; \
-             work out a plan and present it to the user."
+             work out a plan, and show it with ExitPlanMode when it is complete."
                 .to_owned(),
         );
     }

@@ -77,6 +77,7 @@ pub(crate) fn run(args: &DemoArgs, environment: &dyn Environment) -> anyhow::Res
         paths: Paths::find(Some(&folder.path().join("home")), &NoEnvironment)?,
         model: Some(format!("scripted:{}", script.display())),
         mode: None,
+        allow_bypass: false,
         config: Config::default(),
         stamp: None,
         scrubber: terret_engine::room::log::Scrubber::default(),

@@ -47,6 +47,7 @@ pub(crate) fn run(
     if args.ask && args.prompt == "-" {
         bail!("`--ask` reads answers from standard input, so the prompt cannot come from there");
     }
+    setup.allow_bypass = args.allow_bypass;
     if let Some(mode) = &args.mode {
         setup.mode = Some(mode.clone());
     }

@@ -35,6 +35,7 @@ async fn session_with(
             offered_models: Vec::new(),
             thinking: ThinkingLevel::Off,
             mode: Mode::Ask,
+            bypass: false,
             floor: Vec::new(),
             rules: Default::default(),
             limits: Limits::default(),

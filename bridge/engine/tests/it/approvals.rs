@@ -1,10 +1,14 @@
 //! Approvals are durable, decided once, and settle what a granted rule covers.
 
-use terret_engine::room::log::{Payload, TurnStatus, Verdict};
+use terret_engine::room::log::{ApprovalStage, Payload, TurnStatus, Verdict};
+use terret_engine::room::models::Registry;
+use terret_engine::room::tools::mode::Mode;
+use terret_engine::room::tools::rules::{Effect, Rule, Scope};
 use terret_engine::{AgentStatus, Decision};
 
 use crate::harness::{
-    Harness, approval, complete, events, json, names, prompt, result, text, wait_for, within,
+    Harness, approval, assert_sound, complete, events, json, names, prompt, result, text, wait_for,
+    within,
 };
 
 #[tokio::test(flavor = "multi_thread")]
@@ -287,4 +291,154 @@ async fn plan_mode_changes_nothing_and_asks_nobody() {
             .await
             .contains(&"approval/requested".to_owned())
     );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn r008_a_question_given_up_keeps_the_calls_behind_it_from_running() {
+    let harness = Harness::new(
+        r#"{"match":"^go$","calls":[{"id":"a","name":"Bash","args":{"command":"touch a"}},{"id":"b","name":"Write","args":{"file_path":"b","content":"b"}}]}
+{"match":"again","say":"here"}"#,
+    );
+    let (_engine, session) = harness.session().await;
+    session.set_option("mode", "edits", "test").unwrap();
+    let answer = session.prompt(text("go")).await.unwrap();
+    let id = approval(&session, 0).await;
+    session.decide(&id, Decision::Cancelled, "editor").unwrap();
+    assert_eq!(
+        within(answer.outcome()).await.unwrap().status,
+        TurnStatus::Cancelled
+    );
+    assert_eq!((harness.read("a"), harness.read("b")), (None, None));
+    assert!(result(&session, "b").await.is_err());
+    complete(&session, "again").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_refusal_that_wants_the_word_ends_the_turn_and_the_next_prompt_has_it() {
+    let harness = Harness::new(
+        r#"{"match":"^go$","calls":[{"id":"a","name":"Bash","args":{"command":"touch a"}},{"id":"b","name":"Bash","args":{"command":"touch b"}},{"id":"c","name":"Write","args":{"file_path":"c","content":"c"}}]}
+{"match":"another branch","say":"I see"}"#,
+    );
+    let (_engine, session) = harness.session().await;
+    session.set_option("mode", "edits", "test").unwrap();
+    let answer = session.prompt(text("go")).await.unwrap();
+    let id = approval(&session, 0).await;
+    session
+        .decide(&id, Decision::RejectAndWait, "editor")
+        .unwrap();
+    let outcome = within(answer.outcome()).await.unwrap();
+    assert_eq!(outcome.status, TurnStatus::Completed);
+    for file in ["a", "b", "c"] {
+        assert_eq!(harness.read(file), None, "{file}");
+    }
+    let refused = result(&session, "a").await.unwrap_err();
+    assert!(refused.contains("says why in the next prompt"), "{refused}");
+    assert_sound(&events(&session).await);
+    complete(&session, "use another branch").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_refusal_whose_reason_was_sent_already_goes_on_with_it() {
+    let harness = Harness::new(
+        r#"{"match":"^go$","calls":[{"id":"a","name":"Bash","args":{"command":"touch a"}}]}
+{"match":"another branch","say":"I see"}"#,
+    );
+    let (_engine, session) = harness.session().await;
+    let answer = session.prompt(text("go")).await.unwrap();
+    let id = approval(&session, 0).await;
+    let steer = session.prompt(text("use another branch")).await.unwrap();
+    session
+        .decide(&id, Decision::RejectAndWait, "editor")
+        .unwrap();
+    for answer in [answer, steer] {
+        assert_eq!(
+            within(answer.outcome()).await.unwrap().status,
+            TurnStatus::Completed
+        );
+    }
+    let said = events(&session).await.into_iter().any(|event| {
+        matches!(&event.payload, Payload::AssistantMessage { .. })
+            && format!("{:?}", event.payload).contains("I see")
+    });
+    assert!(said);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_plan_is_begun_by_a_person_in_the_mode_that_they_name() {
+    const SCRIPT: &str = r##"{"match":"^go$","calls":[{"id":"p","name":"ExitPlanMode","args":{"plan":"# Plan\n1. write"}}]}
+{"match":"carry the plan out|Keep planning|not in plan mode|denied","calls":[{"id":"w","name":"Write","args":{"file_path":"w","content":"w"}}]}
+{"match":".","say":"done"}"##;
+    // A yes: the mode is the one that was named, and the plan is carried out in it.
+    let harness = Harness::new(SCRIPT);
+    let (_engine, session) = harness.session().await;
+    session.set_option("mode", "plan", "test").unwrap();
+    let answer = session.prompt(text("go")).await.unwrap();
+    let id = approval(&session, 0).await;
+    let (rule, stage) = session.state(|state| {
+        let asked = state.approvals.get(&id).unwrap();
+        (asked.offered_rule.clone(), asked.stage)
+    });
+    assert_eq!((rule, stage), (None, ApprovalStage::LeavePlan));
+    session
+        .decide(&id, Decision::LeavePlan(Mode::Edits), "editor")
+        .unwrap();
+    within(answer.outcome()).await.unwrap();
+    assert_eq!(session.options().mode, Mode::Edits);
+    assert_eq!(harness.read("w").as_deref(), Some("w"));
+
+    // A no: nothing is changed.
+    let harness = Harness::new(SCRIPT);
+    let (_engine, session) = harness.session().await;
+    session.set_option("mode", "plan", "test").unwrap();
+    let answer = session.prompt(text("go")).await.unwrap();
+    let id = approval(&session, 0).await;
+    session
+        .decide(&id, Decision::Reject { reason: None }, "editor")
+        .unwrap();
+    within(answer.outcome()).await.unwrap();
+    assert_eq!(session.options().mode, Mode::Plan);
+    assert_eq!(harness.read("w"), None);
+
+    // Where there is no plan mode to leave, nobody is asked.
+    let harness = Harness::new(SCRIPT);
+    let (_engine, session) = harness.session().await;
+    session.set_option("mode", "edits", "test").unwrap();
+    complete(&session, "go").await;
+    let refused = result(&session, "p").await.unwrap_err();
+    assert!(refused.contains("not in plan mode"), "{refused}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_rule_and_no_other_mode_agrees_to_a_plan() {
+    let mut harness = Harness::new(
+        r##"{"match":"^go$","calls":[{"id":"p","name":"ExitPlanMode","args":{"plan":"# Plan"}}]}
+{"match":".","say":"done"}"##,
+    );
+    let rule = Rule::parse("ExitPlanMode", Effect::Allow, Scope::Everywhere).unwrap();
+    harness.settings.rules.push(rule);
+    let (_engine, session) = harness.session().await;
+    session.set_option("mode", "plan", "test").unwrap();
+    let answer = session.prompt(text("go")).await.unwrap();
+    let id = approval(&session, 0).await;
+    session.decide(&id, Decision::AllowOnce, "editor").unwrap();
+    within(answer.outcome()).await.unwrap();
+    assert_eq!(session.options().mode, Mode::Ask);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn bypass_is_nobodys_choice_unless_the_process_was_started_for_it() {
+    let harness = Harness::new(r#"{"say":"done"}"#);
+    let (engine, session) = harness.session().await;
+    assert!(!session.options().modes.contains(&Mode::Bypass));
+    assert!(session.set_option("mode", "bypass", "test").is_err());
+    let mut settings = harness.settings.clone();
+    settings.bypass = true;
+    engine.reconfigure(settings.clone(), Registry::new(Vec::new()));
+    assert!(session.options().modes.contains(&Mode::Bypass));
+    session.set_option("mode", "bypass", "test").unwrap();
+    assert_eq!(session.options().mode, Mode::Bypass);
+    // The choice is in the log, and counts for nothing without the flag.
+    settings.bypass = false;
+    engine.reconfigure(settings, Registry::new(Vec::new()));
+    assert_eq!(session.options().mode, Mode::Ask);
 }

@@ -43,6 +43,7 @@ impl Harness {
                 model: Some(model),
                 thinking: ThinkingLevel::Off,
                 mode: Mode::Ask,
+                bypass: false,
                 floor: Floor::default().patterns().to_vec(),
                 rules: Default::default(),
                 limits: Limits::default(),

@@ -343,6 +343,11 @@ impl Card {
             // Whole, with its risky end, or with a visible note of what is missing (R007).
             contents.push(text_content(&fenced(&ends(&plain(command), CONTENT), "sh")));
         }
+        if self.kind == v1::ToolKind::SwitchMode
+            && let Some(plan) = self.args.get("plan").and_then(Value::as_str)
+        {
+            contents.push(text_content(&ends(&plain(plan), CONTENT)));
+        }
         let hides = |content: &v1::ToolCallContent| match content {
             v1::ToolCallContent::Diff(diff) => hides(&diff.new_text),
             _ => false,

@@ -1,6 +1,7 @@
 //! Approvals as permission requests.
 
 use serde_json::{Value, json};
+use terret_engine::room::tools::mode::Mode;
 use terret_fixtures::{EditorOptions, PermissionPolicy, Preset, Reply, Script};
 
 use crate::stage::{Setting, Stage, stop_reason, text, updates};
@@ -347,4 +348,115 @@ async fn a_command_of_many_bytes_is_asked_about_to_its_very_end() {
             .contains(&command),
         "the whole command is shown (R007)"
     );
+}
+
+#[tokio::test]
+async fn a_plan_is_asked_about_with_its_text_and_the_mode_that_follows() {
+    let script = Script::new()
+        .reply(Reply::new().call_as(
+            "p1",
+            "ExitPlanMode",
+            json!({ "plan": "# Plan\n1. tidy up" }),
+        ))
+        .say("Begun.");
+    let mut setting = Setting::from(script).editor(EditorOptions {
+        permission: PermissionPolicy::AllowAlways,
+        ..Preset::zed().into()
+    });
+    setting.mode = Mode::Plan;
+    let stage = Stage::new(setting);
+    let session = stage.session().await;
+    let answer = stage.editor.prompt(&session, "plan it").await.unwrap();
+    assert_eq!(stop_reason(&answer), "end_turn");
+    let seen = stage.finish().await;
+    let asked = seen
+        .requests_of_agent("session/request_permission")
+        .next()
+        .unwrap()
+        .params()
+        .unwrap()
+        .clone();
+    assert_eq!(asked["toolCall"]["kind"], "switch_mode");
+    assert!(
+        asked["toolCall"]["content"]
+            .to_string()
+            .contains("1. tidy up")
+    );
+    let names: Vec<&str> = asked["options"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|option| option["name"].as_str().unwrap())
+        .collect();
+    assert!(names[0].contains("`ask`") && names[1].contains("`edits`"));
+    // The mode is told in both of its forms.
+    let mode = updates(&seen, "current_mode_update");
+    assert_eq!(mode.last().unwrap()["currentModeId"], "edits");
+    let options = updates(&seen, "config_option_update");
+    assert!(options.last().unwrap().to_string().contains("\"edits\""));
+}
+
+fn refusing_with_words(elicitation: Value, forms: bool) -> Setting {
+    let script = Script::new()
+        .reply(Reply::new().call_as("b1", "Bash", json!({ "command": "touch made" })))
+        .say("I see.");
+    let mut preset = Preset::full();
+    preset.client_info = Some(json!({ "name": "vscode-acp", "version": "0.2.0" }));
+    if !forms {
+        preset.capabilities["elicitation"] = Value::Null;
+    }
+    Setting::from(script).editor(EditorOptions {
+        permission: PermissionPolicy::Never,
+        elicitation,
+        ..preset.into()
+    })
+}
+
+/// Refuses the first question with words, and gives the answer to the prompt.
+async fn refused(stage: &Stage) -> Value {
+    let session = stage.session().await;
+    let prompt = stage.editor.start_prompt(&session, "go").await.unwrap();
+    let asked = stage.editor.wait_permission(0).await.unwrap();
+    let names = asked.params["options"].to_string();
+    assert!(names.contains("in this project"), "{names}");
+    let chosen = json!({ "outcome": { "outcome": "selected", "optionId": "reject_why" } });
+    stage.editor.answer(&asked.id, chosen).await.unwrap();
+    stage.editor.response(prompt).await.unwrap()
+}
+
+#[tokio::test]
+async fn a_refusal_asks_for_its_reason_where_there_are_forms() {
+    let given = json!({ "action": "accept", "content": { "reason": " not on Mondays " } });
+    let stage = Stage::new(refusing_with_words(given, true));
+    assert_eq!(stop_reason(&refused(&stage).await), "end_turn");
+    assert!(!stage.path("made").exists());
+    let seen = stage.finish().await;
+    let failed = updates(&seen, "tool_call_update");
+    assert!(
+        failed
+            .iter()
+            .any(|update| update.to_string().contains("denied: not on Mondays"))
+    );
+    // The model read it and answered.
+    assert!(text(&seen, "agent_message_chunk").contains("I see."));
+}
+
+#[tokio::test]
+async fn a_refusal_without_a_form_or_without_words_ends_the_turn() {
+    for (answer, forms) in [
+        (json!({ "action": "decline" }), true),
+        (json!({ "action": "accept", "content": {} }), true),
+        (json!("what?"), true),
+        (Value::Null, false),
+    ] {
+        let stage = Stage::new(refusing_with_words(answer, forms));
+        assert_eq!(stop_reason(&refused(&stage).await), "end_turn");
+        assert!(!stage.path("made").exists());
+        let seen = stage.finish().await;
+        assert_eq!(
+            seen.requests_of_agent("elicitation/create").count(),
+            usize::from(forms)
+        );
+        assert!(!text(&seen, "agent_message_chunk").contains("I see."));
+    }
 }

@@ -35,6 +35,10 @@ static SCHEMAS: LazyLock<HashMap<&'static str, Validator>> = LazyLock::new(|| {
             "session/request_permission",
             schema::<v1::RequestPermissionRequest>(),
         ),
+        (
+            "elicitation/create",
+            schema::<v1::CreateElicitationRequest>(),
+        ),
         ("fs/read_text_file", schema::<v1::ReadTextFileRequest>()),
         ("fs/write_text_file", schema::<v1::WriteTextFileRequest>()),
         ("terminal/create", schema::<v1::CreateTerminalRequest>()),

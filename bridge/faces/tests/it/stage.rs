@@ -95,6 +95,7 @@ pub(crate) fn engine(workspace: &Workspace, setting: &Setting, gate: &Arc<Semaph
             offered_models: setting.model.iter().cloned().collect(),
             thinking: ThinkingLevel::Off,
             mode: setting.mode,
+            bypass: false,
             floor: vec!["*".into()],
             rules: Default::default(),
             limits: Limits::default(),
