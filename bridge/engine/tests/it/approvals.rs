@@ -414,7 +414,7 @@ async fn no_rule_and_no_other_mode_agrees_to_a_plan() {
         r##"{"match":"^go$","calls":[{"id":"p","name":"ExitPlanMode","args":{"plan":"# Plan"}}]}
 {"match":".","say":"done"}"##,
     );
-    let rule = Rule::parse("ExitPlanMode", Effect::Allow, Scope::Everywhere).unwrap();
+    let rule = Rule::parse("ExitPlanMode", Effect::Allow, Scope::User).unwrap();
     harness.settings.rules.push(rule);
     let (_engine, session) = harness.session().await;
     session.set_option("mode", "plan", "test").unwrap();
