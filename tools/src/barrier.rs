@@ -36,7 +36,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use crate::call::{Answer, Call, CallResult, Fault, FileChange};
 use crate::definition::Concurrency;
 use crate::gate::Decision;
-use crate::pipeline::{CANCELLED, Checked, Pipeline, bounded, panicked, refusal};
+use crate::pipeline::{Admission, CANCELLED, Checked, Pipeline, bounded, panicked, refusal};
 use crate::table::Table;
 
 /// How long a cancelled call has to end by itself.
@@ -50,7 +50,7 @@ const WIDTH: usize = 16;
 struct Slot {
     call: Call,
     /// What the `before` hooks made of it.
-    admitted: Result<Call, CallResult>,
+    admitted: Result<Admission, CallResult>,
     asked: Option<Asked>,
 }
 
@@ -330,11 +330,11 @@ async fn take_turn(
     limit: &Semaphore,
     cancel: &CancellationToken,
 ) -> Result<CallResult, Fault> {
-    let call = match slot.admitted {
-        Ok(call) => call,
+    let admission = match slot.admitted {
+        Ok(admission) => admission,
         Err(result) => return Ok(result),
     };
-    let checked = match pipeline.check(call) {
+    let checked = match pipeline.check(admission) {
         Ok(checked) => checked,
         Err(result) => return Ok(result),
     };

@@ -10,6 +10,7 @@ use tokio_util::sync::CancellationToken;
 use crate::definition::{Definition, Kind, Replay};
 use crate::gate::Decision;
 use crate::mode::Mode;
+use crate::pipeline::HookSays;
 use crate::world::World;
 use crate::world::jobs::{Job, JobId};
 
@@ -225,6 +226,8 @@ pub struct Question {
     /// The rule that "always in this session" would add, in its exact text.
     pub offered_rule: Option<String>,
     pub stage: Stage,
+    /// What hooks said of asking; a rule that comes meanwhile does not pass it.
+    pub says: Option<HookSays>,
 }
 
 /// What a yes would allow. A verdict for one stage of a call says nothing of another.

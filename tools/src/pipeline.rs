@@ -2,7 +2,7 @@
 //!
 //! What one call goes through, in order:
 //!
-//! 1. `before` hooks, which may rewrite or veto it;
+//! 1. `before` hooks, which may rewrite it, veto it, or say whether it is to be asked for;
 //! 2. the tool must exist and the floor must admit it, as rewritten; then its arguments
 //!    are checked against its schema;
 //! 3. the gate ([`Policy::decide`]); where it asks, the change is previewed first, so that
@@ -61,10 +61,10 @@ pub struct Pipeline {
 /// can loosen the floor, which stands after the last of them.
 #[async_trait]
 pub trait CallHook: Send + Sync {
-    /// May rewrite the call, or veto it with a reason. After a veto neither the call
-    /// nor any `after` hook runs.
-    async fn before(&self, call: Call) -> Result<Call, Veto> {
-        Ok(call)
+    /// May rewrite the call, say something of asking for it, or veto it with a reason.
+    /// After a veto neither the call nor any `after` hook runs.
+    async fn before(&self, call: Call) -> Result<Admission, Veto> {
+        Ok(call.into())
     }
 
     /// Wraps the execution; `next` runs the rest. May replace it altogether.
@@ -75,6 +75,42 @@ pub trait CallHook: Send + Sync {
     /// May rewrite the result.
     async fn after(&self, _call: &Call, result: CallResult) -> CallResult {
         result
+    }
+}
+
+/// A call that hooks let pass, as they made it, and what they say of asking for it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Admission {
+    pub call: Call,
+    pub says: Option<HookSays>,
+}
+
+/// What a hook says of asking a person.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum HookSays {
+    /// Nobody need be asked where only a default would ask: a rule that speaks, a protected
+    /// file, a call that insists and the floor stand (`design: Permissions`).
+    Allow,
+    /// A person is to be asked, for this reason. No allow rule passes it.
+    Ask(String),
+}
+
+impl From<Call> for Admission {
+    fn from(call: Call) -> Self {
+        Self { call, says: None }
+    }
+}
+
+impl HookSays {
+    /// What two hooks say together: to ask is stronger than to allow.
+    fn and(self, other: Self) -> Self {
+        match (self, other) {
+            (Self::Ask(one), Self::Ask(two)) => Self::Ask(format!("{one}; {two}")),
+            (Self::Ask(reason), Self::Allow) | (Self::Allow, Self::Ask(reason)) => {
+                Self::Ask(reason)
+            }
+            (Self::Allow, Self::Allow) => Self::Allow,
+        }
     }
 }
 
@@ -119,6 +155,7 @@ impl Escalate for Escalation {
             // More reach is never given by a rule that speaks of the command alone.
             offered_rule: None,
             stage: Stage::Escalation,
+            says: None,
         };
         let answer = self.pipeline.approver.ask(question, &self.cancel).await?;
         Ok(match (answer, self.forbidden()) {
@@ -146,7 +183,7 @@ impl Escalate for Escalation {
 impl Escalation {
     /// Why the call may not run any more: rules and mode may have changed during the wait.
     fn forbidden(&self) -> Option<String> {
-        let result = match self.pipeline.check(self.call.clone()) {
+        let result = match self.pipeline.check(self.call.clone().into()) {
             Ok(checked) => self.pipeline.forbidden(&checked)?,
             Err(result) => result,
         };
@@ -168,6 +205,8 @@ pub(crate) struct Checked {
     pub(crate) tool: Arc<dyn Tool>,
     args: Value,
     remarks: Vec<String>,
+    /// What hooks said of asking.
+    says: Option<HookSays>,
 }
 
 impl Pipeline {
@@ -184,10 +223,14 @@ impl Pipeline {
     }
 
     /// What the gate would say about a call now; none when there is no such tool. With
-    /// this the engine finds the waiting questions that a new rule settles:
-    /// those for which it is [`Decision::Run`].
-    pub fn decision(&self, call: &Call) -> Option<Decision> {
-        let checked = self.check(call.clone()).ok()?;
+    /// this and what hooks said of it, the engine finds the waiting questions that a new
+    /// rule settles: those for which it is [`Decision::Run`].
+    pub fn decision(&self, call: &Call, says: Option<&HookSays>) -> Option<Decision> {
+        let admission = Admission {
+            call: call.clone(),
+            says: says.cloned(),
+        };
+        let checked = self.check(admission).ok()?;
         Some(self.decide(&checked))
     }
 
@@ -197,20 +240,27 @@ impl Pipeline {
     }
 
     /// Runs the `before` hooks.
-    pub(crate) async fn admit(&self, call: Call) -> Result<Call, CallResult> {
-        let mut call = call;
+    pub(crate) async fn admit(&self, call: Call) -> Result<Admission, CallResult> {
+        let mut admission = Admission::from(call);
         for hook in &self.hooks {
-            match AssertUnwindSafe(hook.before(call)).catch_unwind().await {
-                Ok(Ok(admitted)) => call = admitted,
+            let passed = AssertUnwindSafe(hook.before(admission.call)).catch_unwind();
+            let Admission { call, says } = match passed.await {
+                Ok(Ok(admitted)) => admitted,
                 Ok(Err(Veto(reason))) => return Err(CallResult::error(reason)),
                 Err(_) => return Err(panicked("a hook before the call")),
-            }
+            };
+            let says = match (admission.says, says) {
+                (Some(one), Some(two)) => Some(one.and(two)),
+                (one, two) => one.or(two),
+            };
+            admission = Admission { call, says };
         }
-        Ok(call)
+        Ok(admission)
     }
 
     /// Step 2: the tool, the floor, the arguments.
-    pub(crate) fn check(&self, call: Call) -> Result<Checked, CallResult> {
+    pub(crate) fn check(&self, admission: Admission) -> Result<Checked, CallResult> {
+        let Admission { call, says } = admission;
         let policy = self.current_policy();
         let Some(tool) = self.table.get(&call.name).cloned() else {
             return Err(CallResult::error(self.unknown(&policy, &call.name)));
@@ -233,6 +283,7 @@ impl Pipeline {
                 tool,
                 args: checked.args,
                 remarks: checked.remarks,
+                says,
             }),
             Err(failure) => Err(CallResult::error(failure.0)),
         }
@@ -252,10 +303,21 @@ impl Pipeline {
             None
         };
         let policy = self.current_policy();
-        let decision = policy.decide(definition, subject, protection);
-        match checked.tool.insists(&checked.args) {
-            Some(reason) => policy.insist(decision, reason),
-            None => decision,
+        let ruling = policy.judge(definition, subject, protection);
+        let insists = checked.tool.insists(&checked.args);
+        // To leave plan mode is a person's decision alone.
+        let spares =
+            ruling.is_default() && insists.is_none() && definition.kind != Kind::SwitchMode;
+        let decision = match insists {
+            Some(reason) => policy.insist(ruling.decision, reason),
+            None => ruling.decision,
+        };
+        match &checked.says {
+            Some(HookSays::Ask(reason)) => policy.insist(decision, reason.clone()),
+            Some(HookSays::Allow) if spares && matches!(decision, Decision::Ask { .. }) => {
+                Decision::Run
+            }
+            Some(HookSays::Allow) | None => decision,
         }
     }
 
@@ -306,6 +368,7 @@ impl Pipeline {
                 Kind::SwitchMode => Stage::LeavePlan,
                 _ => Stage::Call,
             },
+            says: checked.says.clone(),
         }
     }
 
@@ -431,7 +494,12 @@ impl Execution<'_> {
             return self.start(self.gated).await;
         }
         // Another call than the one that passed: floor and gate stand before it as well.
-        let checked = match self.pipeline.check(call) {
+        let asks = |says: &&HookSays| matches!(says, HookSays::Ask(_));
+        let checked = match self.pipeline.check(Admission {
+            call,
+            // What allowed the other call says nothing of this one.
+            says: self.gated.says.as_ref().filter(asks).cloned(),
+        }) {
             Ok(checked) => checked,
             Err(result) => return Ok(result),
         };

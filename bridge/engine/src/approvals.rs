@@ -311,7 +311,10 @@ impl Approvals {
     /// of more reach for it; that is a person's alone, or of the mode that asks nobody.
     fn runs_now(&self, question: &Question) -> bool {
         match question.stage {
-            Stage::Call => self.judge.decision(&question.call) == Some(Gate::Run),
+            Stage::Call => {
+                let says = question.says.as_ref();
+                self.judge.decision(&question.call, says) == Some(Gate::Run)
+            }
             Stage::Escalation => self.judge.current_policy().mode == Mode::Bypass,
             // Only a person agrees to a plan, and to what a repository brings.
             Stage::LeavePlan | Stage::Trust => false,

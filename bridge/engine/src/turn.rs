@@ -573,6 +573,7 @@ async fn check_ceiling(
         preview: Vec::new(),
         offered_rule: None,
         stage: Stage::Call,
+        says: None,
     };
     Ok(match parts.approvals.ask(question, &stop.token).await? {
         Answer::Approved => None,

@@ -510,7 +510,7 @@ async fn r002_waiting_questions_that_a_new_rule_covers_can_be_found() {
     let pipeline = bench.pipeline(Puppet::table([Puppet::echo("S", Serial).gated()]));
     let waiting = call("1", "S", json!({}));
     assert!(matches!(
-        pipeline.decision(&waiting),
+        pipeline.decision(&waiting, None),
         Some(crate::gate::Decision::Ask { .. })
     ));
     bench.set_policy(|policy| {
@@ -519,7 +519,7 @@ async fn r002_waiting_questions_that_a_new_rule_covers_can_be_found() {
             .push(Rule::parse("S", Effect::Allow, Scope::Session).expect("a rule"));
     });
     assert_eq!(
-        pipeline.decision(&waiting),
+        pipeline.decision(&waiting, None),
         Some(crate::gate::Decision::Run)
     );
 }

@@ -11,7 +11,7 @@ use async_trait::async_trait;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-use super::{CallHook, MAX_TEXT, Next, Pipeline, Veto};
+use super::{Admission, CallHook, HookSays, MAX_TEXT, Next, Pipeline, Veto};
 use crate::call::{Call, CallResult, Fault, Output};
 use crate::definition::Concurrency::{Parallel, Serial};
 use crate::floor::Floor;
@@ -24,7 +24,7 @@ async fn run(pipeline: &Pipeline, call: Call) {
         .expect("no fault");
 }
 
-type Before = dyn Fn(Call) -> Result<Call, Veto> + Send + Sync;
+type Before = dyn Fn(Call) -> Result<Admission, Veto> + Send + Sync;
 
 /// A hook made of closures.
 #[derive(Default)]
@@ -38,10 +38,10 @@ struct Hook {
 
 #[async_trait]
 impl CallHook for Hook {
-    async fn before(&self, call: Call) -> Result<Call, Veto> {
+    async fn before(&self, call: Call) -> Result<Admission, Veto> {
         match &self.before {
             Some(before) => before(call),
-            None => Ok(call),
+            None => Ok(call.into()),
         }
     }
 
@@ -96,7 +96,7 @@ async fn check_081_082_no_hook_gets_a_call_past_the_floor() {
     let bench = Bench::new();
     bench.set_policy(|policy| policy.floor = Floor::new(["P"]));
     let before = Hook {
-        before: Some(Box::new(|call| Ok(renamed("Q")(call)))),
+        before: Some(Box::new(|call| Ok(renamed("Q")(call).into()))),
         ..Hook::default()
     };
     let around = Hook {
@@ -291,4 +291,132 @@ async fn plan_mode_refuses_what_changes_something_and_says_why() {
     assert!(bench.journal.error("1").contains("plan mode"));
     assert_eq!(bench.journal.output("2").text, "looks");
     assert!(bench.approver.questions().is_empty());
+}
+
+fn saying(says: HookSays) -> Arc<Hook> {
+    Arc::new(Hook {
+        before: Some(Box::new(move |call| {
+            Ok(Admission {
+                call,
+                says: Some(says.clone()),
+            })
+        })),
+        ..Hook::default()
+    })
+}
+
+/// Asked, run unasked, or refused: what becomes of a gated call that hooks spoke about.
+async fn outcome(
+    change: impl FnOnce(&mut crate::gate::Policy),
+    tool: Puppet,
+    hooks: &[HookSays],
+) -> Result<Option<String>, String> {
+    let bench = Bench::new();
+    bench.set_policy(change);
+    let mut pipeline = bench.pipeline(Puppet::table([tool]));
+    for says in hooks {
+        pipeline.hooks.push(saying(says.clone()));
+    }
+    bench.approver.approve("1");
+    run(&pipeline, call("1", "S", json!({"text": "t"}))).await;
+    let asked = bench.approver.questions().pop();
+    if let Some(question) = &asked {
+        assert_eq!(question.offered_rule.is_some(), hooks.is_empty());
+    }
+    bench
+        .journal
+        .result("1")
+        .content
+        .map(|_| asked.map(|question| question.reason))
+}
+
+fn ask(reason: &str) -> HookSays {
+    HookSays::Ask(reason.to_owned())
+}
+
+fn with_rule(effect: crate::rules::Effect) -> impl FnOnce(&mut crate::gate::Policy) {
+    move |policy| {
+        let rule = crate::rules::Rule::parse("S", effect, crate::rules::Scope::User);
+        policy.rules = rule.into_iter().collect();
+    }
+}
+
+#[tokio::test]
+async fn a_hook_that_allows_spares_only_the_question_of_a_default() {
+    use crate::rules::Effect;
+    let gated = || Puppet::echo("S", Serial).gated();
+    let allow = [HookSays::Allow];
+    assert!(
+        outcome(|_| {}, gated(), &[])
+            .await
+            .is_ok_and(|asked| asked.is_some())
+    );
+    assert_eq!(outcome(|_| {}, gated(), &allow).await, Ok(None));
+    assert!(
+        outcome(with_rule(Effect::Ask), gated(), &allow)
+            .await
+            .is_ok_and(|asked| asked.is_some()),
+        "an ask rule stands"
+    );
+    assert!(
+        outcome(with_rule(Effect::Deny), gated(), &allow)
+            .await
+            .is_err()
+    );
+    let plan = |policy: &mut crate::gate::Policy| policy.mode = crate::mode::Mode::Plan;
+    assert!(outcome(plan, gated(), &allow).await.is_err());
+    let floor = |policy: &mut crate::gate::Policy| policy.floor = Floor::new(["P"]);
+    assert!(outcome(floor, gated(), &allow).await.is_err());
+}
+
+#[tokio::test]
+async fn a_hook_that_asks_is_passed_by_no_allow_rule_and_by_no_hook_that_allows() {
+    use crate::rules::Effect;
+    let echo = || Puppet::echo("S", Serial);
+    let asked = outcome(with_rule(Effect::Allow), echo(), &[ask("on Fridays")]).await;
+    assert_eq!(asked, Ok(Some("on Fridays".to_owned())));
+    for hooks in [
+        [HookSays::Allow, ask("on Fridays")],
+        [ask("on Fridays"), HookSays::Allow],
+    ] {
+        let asked = outcome(|_| {}, echo(), &hooks).await;
+        assert_eq!(asked, Ok(Some("on Fridays".to_owned())));
+    }
+    let both = outcome(|_| {}, echo(), &[ask("one"), ask("two")]).await;
+    assert_eq!(both, Ok(Some("one; two".to_owned())));
+    // Only the mode that asks nobody asks nobody.
+    let bypass = |policy: &mut crate::gate::Policy| policy.mode = crate::mode::Mode::Bypass;
+    assert_eq!(outcome(bypass, echo(), &[ask("one")]).await, Ok(None));
+}
+
+#[tokio::test]
+async fn a_rule_that_comes_meanwhile_settles_no_question_of_a_hook() {
+    let bench = Bench::new();
+    let pipeline = bench.pipeline(Puppet::table([Puppet::echo("S", Serial)]));
+    let call = call("1", "S", json!({}));
+    assert_eq!(
+        pipeline.decision(&call, None),
+        Some(crate::gate::Decision::Run)
+    );
+    assert!(matches!(
+        pipeline.decision(&call, Some(&ask("one"))),
+        Some(crate::gate::Decision::Ask { .. })
+    ));
+}
+
+#[tokio::test]
+async fn what_allowed_a_call_says_nothing_of_the_one_that_it_becomes() {
+    let bench = Bench::new();
+    let mut pipeline = bench.pipeline(Puppet::table([
+        Puppet::echo("S", Serial).gated(),
+        Puppet::echo("Q", Serial).gated(),
+    ]));
+    pipeline.hooks.push(saying(HookSays::Allow));
+    pipeline.hooks.push(Arc::new(Hook {
+        around: Some(Box::new(renamed("Q"))),
+        ..Hook::default()
+    }));
+    bench.approver.approve("1");
+    run(&pipeline, call("1", "S", json!({"text": "t"}))).await;
+    assert_eq!(bench.approver.questions().len(), 1);
 }

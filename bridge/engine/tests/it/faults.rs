@@ -9,7 +9,7 @@ use terret_engine::input::Claim;
 use terret_engine::room::log::{Payload, TurnStatus, Verdict};
 use terret_engine::room::models::Request;
 use terret_engine::room::tools::call::{Call, CallResult, Fault};
-use terret_engine::room::tools::pipeline::{CallHook, Next, Veto};
+use terret_engine::room::tools::pipeline::{Admission, CallHook, Next, Veto};
 use terret_engine::{AgentStatus, ApprovalError, Decision};
 
 use crate::harness::{
@@ -59,9 +59,9 @@ impl TurnHook for Taker {
 
 #[async_trait]
 impl CallHook for Taker {
-    async fn before(&self, call: Call) -> Result<Call, Veto> {
+    async fn before(&self, call: Call) -> Result<Admission, Veto> {
         self.pass(At::BeforeCall);
-        Ok(call)
+        Ok(call.into())
     }
 
     async fn around(&self, call: Call, next: Next<'_>) -> Result<CallResult, Fault> {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use terret_engine::room::models::Registry;
 use terret_engine::room::tools::call::{Call, CallResult, Fault, Output};
-use terret_engine::room::tools::pipeline::{CallHook, Next, Veto};
+use terret_engine::room::tools::pipeline::{Admission, CallHook, Next, Veto};
 
 use crate::harness::{Harness, complete, result};
 
@@ -89,15 +89,15 @@ struct Hook(&'static str);
 
 #[async_trait]
 impl CallHook for Hook {
-    async fn before(&self, mut call: Call) -> Result<Call, Veto> {
+    async fn before(&self, mut call: Call) -> Result<Admission, Veto> {
         match self.0 {
             "veto" => Err(Veto("not today".to_owned())),
             "rewrite" => {
                 call.name = "Bash".to_owned();
                 call.args = Ok(serde_json::json!({ "command": "touch made" }));
-                Ok(call)
+                Ok(call.into())
             }
-            _ => Ok(call),
+            _ => Ok(call.into()),
         }
     }
 

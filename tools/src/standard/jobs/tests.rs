@@ -349,7 +349,8 @@ async fn check_145_a_job_is_asked_for_as_bash_is() {
             policy.mode = mode;
             policy.isolated = isolated;
         });
-        let decision = |name| pipeline.decision(&call("x", name, json!({"command": "serve"})));
+        let decision =
+            |name| pipeline.decision(&call("x", name, json!({"command": "serve"})), None);
         let runs = |name| decision(name) == Some(crate::gate::Decision::Run);
         assert_eq!(runs("Bash"), runs("job_start"));
         assert_eq!(runs("Bash"), mode == Mode::Auto && isolated);
