@@ -11,6 +11,7 @@ use crate::definition::{Definition, Kind, Replay};
 use crate::gate::Decision;
 use crate::mode::Mode;
 use crate::pipeline::HookSays;
+use crate::rules::Rule;
 use crate::world::World;
 use crate::world::jobs::{Job, JobId};
 
@@ -160,7 +161,12 @@ pub trait CallJournal: Send + Sync {
     async fn called(&self, call: &Call) -> Result<(), Fault>;
 
     /// `tool/started`; waits for the disk when the effect cannot be repeated.
-    async fn started(&self, call: &Call, definition: &Definition) -> Result<(), Fault>;
+    async fn started(
+        &self,
+        call: &Call,
+        definition: &Definition,
+        allowed: &Allowed,
+    ) -> Result<(), Fault>;
 
     /// `tool/output`: a piece of live output for the editor.
     fn output(&self, call_id: &str, text: &str);
@@ -212,6 +218,21 @@ pub trait CallJournal: Send + Sync {
 
     /// `tool/result`.
     async fn finished(&self, call: &Call, result: &CallResult) -> Result<(), Fault>;
+}
+
+/// What let a call run, for whoever asks later why it did.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Allowed {
+    /// An allow rule.
+    Rule(Rule),
+    /// A person, now or before a restart.
+    Approval,
+    /// The mode, where no rule spoke.
+    Mode(Mode),
+    /// The tool needs no decision.
+    Tool,
+    /// A hook of the user's, where no rule spoke.
+    Hook,
 }
 
 /// What the gate wants a person to decide.

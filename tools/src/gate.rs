@@ -72,6 +72,8 @@ pub enum Decider {
     Mode(Mode),
     /// No rule spoke, and the tool is never asked for.
     Tool,
+    /// No rule spoke, and a hook of the user's spared the question.
+    Hook,
 }
 
 impl Ruling {

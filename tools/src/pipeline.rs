@@ -27,12 +27,12 @@ use tokio_util::sync::CancellationToken;
 use crate::arguments;
 use crate::barrier;
 use crate::call::{
-    Answer, Approver, Call, CallContext, CallJournal, CallResult, Escalate, Failure, Fault,
-    FileChange, Output, Question, Stage, Tool,
+    Allowed, Answer, Approver, Call, CallContext, CallJournal, CallResult, Escalate, Failure,
+    Fault, FileChange, Output, Question, Stage, Tool,
 };
 use crate::definition::Kind;
 use crate::floor;
-use crate::gate::{Decision, Policy};
+use crate::gate::{Decider, Decision, Policy, Ruling};
 use crate::mode::Mode;
 use crate::rules::Subject;
 use crate::table::Table;
@@ -291,6 +291,11 @@ impl Pipeline {
 
     /// Step 3, without the asking.
     pub(crate) fn decide(&self, checked: &Checked) -> Decision {
+        self.rule(checked).decision
+    }
+
+    /// A decision with what it rests on.
+    fn rule(&self, checked: &Checked) -> Ruling {
         let definition = checked.tool.definition();
         let subject = checked.tool.rule_subject(&self.world, &checked.args);
         let cwd = self.world.cwd();
@@ -303,22 +308,25 @@ impl Pipeline {
             None
         };
         let policy = self.current_policy();
-        let ruling = policy.judge(definition, subject, protection);
+        let mut ruling = policy.judge(definition, subject, protection);
         let insists = checked.tool.insists(&checked.args);
         // To leave plan mode is a person's decision alone.
         let spares =
             ruling.is_default() && insists.is_none() && definition.kind != Kind::SwitchMode;
-        let decision = match insists {
-            Some(reason) => policy.insist(ruling.decision, reason),
-            None => ruling.decision,
-        };
-        match &checked.says {
-            Some(HookSays::Ask(reason)) => policy.insist(decision, reason.clone()),
-            Some(HookSays::Allow) if spares && matches!(decision, Decision::Ask { .. }) => {
-                Decision::Run
-            }
-            Some(HookSays::Allow) | None => decision,
+        if let Some(reason) = insists {
+            ruling.decision = policy.insist(ruling.decision, reason);
         }
+        match &checked.says {
+            Some(HookSays::Ask(reason)) => {
+                ruling.decision = policy.insist(ruling.decision, reason.clone());
+            }
+            Some(HookSays::Allow) if spares && matches!(ruling.decision, Decision::Ask { .. }) => {
+                ruling.decision = Decision::Run;
+                ruling.by = Decider::Hook;
+            }
+            Some(HookSays::Allow) | None => {}
+        }
+        ruling
     }
 
     /// The files that a call names.
@@ -529,9 +537,18 @@ impl Execution<'_> {
         if self.context.cancel.is_cancelled() {
             return Ok(CallResult::error(CANCELLED));
         }
+        let ruling = self.pipeline.rule(checked);
+        let allowed = match (ruling.decision, ruling.by) {
+            (Decision::Run, Decider::Rule(rule)) => Allowed::Rule(rule),
+            (Decision::Run, Decider::Mode(mode)) => Allowed::Mode(mode),
+            (Decision::Run, Decider::Hook) => Allowed::Hook,
+            (Decision::Run, _) => Allowed::Tool,
+            // Whoever was asked said yes, or it would not have come so far.
+            (Decision::Ask { .. } | Decision::Forbid { .. }, _) => Allowed::Approval,
+        };
         self.pipeline
             .journal
-            .started(&checked.call, checked.tool.definition())
+            .started(&checked.call, checked.tool.definition(), &allowed)
             .await?;
         let work = checked.tool.run(self.context, checked.args.clone());
         Ok(match AssertUnwindSafe(work).catch_unwind().await {

@@ -22,8 +22,8 @@ use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use crate::call::{
-    Answer, Approver, Call, CallContext, CallJournal, CallResult, Escalate, Failure, Fault,
-    FileChange, Location, Output, Question, Tool,
+    Allowed, Answer, Approver, Call, CallContext, CallJournal, CallResult, Escalate, Failure,
+    Fault, FileChange, Location, Output, Question, Tool,
 };
 use crate::definition::{Approval, Concurrency, Definition, Kind, Replay};
 use crate::floor::Floor;
@@ -225,7 +225,12 @@ impl CallJournal for Journal {
         self.push(format!("called {}", call.id))
     }
 
-    async fn started(&self, call: &Call, _definition: &Definition) -> Result<(), Fault> {
+    async fn started(
+        &self,
+        call: &Call,
+        _definition: &Definition,
+        _allowed: &Allowed,
+    ) -> Result<(), Fault> {
         self.push(format!("started {}", call.id))
     }
 

@@ -38,6 +38,7 @@ pub(crate) async fn watch(
         };
         // A key that was stored, changed or removed meanwhile is taken up like a setting.
         let same_keys = known_keys.replace(keys).is_none_or(|known| known == keys);
+        engine.freshen_rules().await;
         if now == known && same_keys {
             tokio::time::sleep(PERIOD).await;
             continue;

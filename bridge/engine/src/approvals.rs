@@ -9,17 +9,20 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
 use terret_log::{
-    ApprovalStage, FileChange, GrantScope, Payload, PendingApproval, RuleEffect, Verdict,
+    ApprovalStage, FileChange, GrantScope, Payload, PendingApproval, RuleEffect, Severity, Verdict,
 };
 use terret_tools::call::{Answer, Approver, Fault, Question, Stage};
 use terret_tools::gate::Decision as Gate;
 use terret_tools::mode::Mode;
 use terret_tools::pipeline::Pipeline;
+use terret_tools::rules::Effect;
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 
 use crate::core::Core;
 use crate::error::ApprovalError;
+use crate::grants::StoredRule;
 use crate::policy::SessionPolicy;
 use crate::status::AgentStatus;
 
@@ -59,6 +62,8 @@ pub(crate) struct Approvals {
     /// Tells what the gate says of a waiting call now.
     judge: Pipeline,
     waiting: Mutex<Waiting>,
+    /// Writes granted rules down.
+    writes: TaskTracker,
 }
 
 #[derive(Default)]
@@ -166,6 +171,7 @@ impl Approvals {
             policy,
             judge,
             waiting: Mutex::default(),
+            writes: TaskTracker::new(),
         }
     }
 
@@ -276,7 +282,63 @@ impl Approvals {
 
     /// Adds an allow rule and settles every waiting request it covers, each with a verdict
     /// of its own.
-    fn grant(&self, _scope: GrantScope, rule: &str, approval: &str, by: &str) -> Result<(), Fault> {
+    fn grant(&self, scope: GrantScope, rule: &str, approval: &str, by: &str) -> Result<(), Fault> {
+        match scope {
+            GrantScope::Session => self.grant_session(rule, approval, by),
+            GrantScope::Project => self.grant_project(rule, approval, by),
+        }
+    }
+
+    /// The rule holds at once, and is written down by a task of its own. Where it cannot
+    /// be, it holds for the session, and the person is told (R074).
+    fn grant_project(&self, rule: &str, approval: &str, by: &str) -> Result<(), Fault> {
+        let mut stored = StoredRule::new(Effect::Allow, rule);
+        stored.added = Some(self.policy.now());
+        stored.origin = Some(format!("approval {approval} of session {}", self.core.id()));
+        let project = Arc::clone(self.policy.project());
+        project.grant(stored.clone());
+        self.policy.refresh();
+        self.settle_covered("rule:project")?;
+        let (core, policy) = (Arc::clone(&self.core), Arc::clone(&self.policy));
+        let fallback = Payload::RuleAdded {
+            id: format!("r{}", core.next_seq()),
+            rule: rule.to_owned(),
+            effect: RuleEffect::Allow,
+            by: by.to_owned(),
+            approval: Some(approval.to_owned()),
+            expires: None,
+        };
+        let rule = rule.to_owned();
+        self.writes.spawn(async move {
+            let written = tokio::task::spawn_blocking(move || project.keep(&stored)).await;
+            let problem = match written {
+                Ok(Ok(())) => return,
+                Ok(Err(error)) => error.to_string(),
+                Err(error) => error.to_string(),
+            };
+            let told = core.append(fallback).and_then(|_| {
+                policy.refresh();
+                core.append(Payload::NoticeShown {
+                    severity: Severity::Warning,
+                    text: format!(
+                        "The rule `{rule}` holds for this session alone, since it could not be kept for the project: {problem}"
+                    ),
+                })
+            });
+            if let Err(fault) = told {
+                tracing::error!(%fault, %problem, "a rule could not be kept");
+            }
+        });
+        Ok(())
+    }
+
+    /// Waits until granted rules are written down.
+    pub(crate) async fn finish(&self) {
+        self.writes.close();
+        self.writes.wait().await;
+    }
+
+    fn grant_session(&self, rule: &str, approval: &str, by: &str) -> Result<(), Fault> {
         let id = format!("r{}", self.core.next_seq());
         self.core.append(Payload::RuleAdded {
             id: id.clone(),

@@ -4,8 +4,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use terret_log::{ImageRef, Payload};
-use terret_tools::call::{Call, CallJournal, CallResult, Fault, FileChange, ImageBytes};
+use terret_log::{Allowance, ImageRef, Payload};
+use terret_tools::call::{Allowed, Call, CallJournal, CallResult, Fault, FileChange, ImageBytes};
 use terret_tools::definition::{Definition, Replay};
 use terret_tools::mode::Mode;
 use terret_tools::world::jobs::{Job, JobId, Jobs};
@@ -44,10 +44,26 @@ impl CallJournal for CallLog {
         Ok(())
     }
 
-    async fn started(&self, call: &Call, definition: &Definition) -> Result<(), Fault> {
+    async fn started(
+        &self,
+        call: &Call,
+        definition: &Definition,
+        allowed: &Allowed,
+    ) -> Result<(), Fault> {
         let payload = Payload::ToolStarted {
             id: call.id.clone(),
-            allowed: None,
+            allowed: Some(match allowed {
+                Allowed::Rule(rule) => Allowance::Rule {
+                    layer: rule.scope.name().to_owned(),
+                    rule: rule.text().to_owned(),
+                },
+                Allowed::Approval => Allowance::Approval,
+                Allowed::Mode(mode) => Allowance::Mode {
+                    mode: mode.name().to_owned(),
+                },
+                Allowed::Tool => Allowance::Tool,
+                Allowed::Hook => Allowance::Hook,
+            }),
         };
         self.core.append_for_call(&call.id, payload)?;
         if definition.replay != Replay::Safe {

@@ -23,10 +23,12 @@ use crate::core::Core;
 use crate::denied_files::DeniedFiles;
 use crate::editor_slot::EditorSlot;
 use crate::error::EngineError;
+use crate::grants::project_root;
 use crate::hooks::TurnHook;
 use crate::inbox::Inbox;
 use crate::job_watch::JobWatch;
 use crate::policy::SessionPolicy;
+use crate::project_rules::Projects;
 use crate::session::{SessionHandle, SessionParts, Shared};
 use crate::settings::{Places, Settings};
 use crate::step::Models;
@@ -62,6 +64,7 @@ struct Inner {
     call_hooks: Vec<Arc<dyn CallHook>>,
     turn_hooks: Vec<Arc<dyn TurnHook>>,
     sessions: Mutex<Sessions>,
+    projects: Projects,
     /// Opened at the first use: starting up costs no look at the disk.
     store: Mutex<Option<Store>>,
     index: Mutex<Option<Index>>,
@@ -114,6 +117,7 @@ impl Engine {
             call_hooks: parts.call_hooks,
             turn_hooks: parts.turn_hooks,
             sessions: Mutex::default(),
+            projects: Projects::default(),
             store: Mutex::new(None),
             index: Mutex::new(None),
         }))
@@ -198,6 +202,22 @@ impl Engine {
         {
             // A container's end takes seconds; the runtime's own end waits for it.
             runtime.spawn_blocking(move || before.close());
+        }
+    }
+
+    /// Takes up what other processes made of the rules of projects that have a live
+    /// session. Waiting questions that they cover are settled.
+    pub async fn freshen_rules(&self) {
+        let projects = self.0.projects.live();
+        let looked = tokio::task::spawn_blocking(move || {
+            for project in projects {
+                if let Err(error) = project.load() {
+                    tracing::warn!(%error, "a project's rules are not in force");
+                }
+            }
+        });
+        if let Err(error) = looked.await {
+            tracing::error!(%error, "the rules of projects could not be looked at");
         }
     }
 
@@ -530,7 +550,14 @@ impl Engine {
         jobs: JobWatch,
     ) -> Result<SessionHandle, EngineError> {
         let settings = self.settings();
-        let policy = Arc::new(SessionPolicy::new(Arc::clone(&core), Arc::clone(&settings)));
+        let home = settings.sandbox.ground.home.as_deref();
+        let root = project_root(&world.cwd(), home);
+        let policy = Arc::new(SessionPolicy::new(
+            Arc::clone(&core),
+            Arc::clone(&settings),
+            self.0.projects.of(&self.0.places.state, &root),
+            Arc::clone(&self.0.clock),
+        ));
         denied.bind(world.cwd(), policy.shared());
         let judge = Pipeline {
             table,

@@ -20,6 +20,7 @@ mod job_watch;
 mod jobs;
 mod options;
 mod policy;
+mod project_rules;
 mod request;
 mod session;
 mod settings;

@@ -1,10 +1,10 @@
 //! The policy of one session: the operator's settings, folded with the session's own
 //! durable choices. Derived again whenever one of them changes; never stored.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
-use terret_log::{RuleEffect, SessionState};
+use terret_log::{Clock, RuleEffect, SessionRule, SessionState};
 use terret_tools::floor::Floor;
 use terret_tools::gate::Policy;
 use terret_tools::mode::Mode;
@@ -12,6 +12,7 @@ use terret_tools::rules::{Effect, Rule, Scope};
 use terret_tools::standard::web_fetch;
 
 use crate::core::Core;
+use crate::project_rules::ProjectRules;
 use crate::settings::Settings;
 
 pub(crate) struct SessionPolicy {
@@ -21,17 +22,59 @@ pub(crate) struct SessionPolicy {
     shared: Arc<RwLock<Arc<Policy>>>,
     /// What the sandbox was last found to be; not isolating until it was looked at.
     isolated: AtomicBool,
+    project: Arc<ProjectRules>,
+    clock: Arc<dyn Clock>,
+    /// Unix milliseconds at which a rule that was derived stops to count.
+    expires: AtomicU64,
 }
 
 impl SessionPolicy {
-    pub(crate) fn new(core: Arc<Core>, settings: Arc<Settings>) -> Self {
-        let policy = core.state(|state| derive(&settings, state, false));
-        Self {
+    pub(crate) fn new(
+        core: Arc<Core>,
+        settings: Arc<Settings>,
+        project: Arc<ProjectRules>,
+        clock: Arc<dyn Clock>,
+    ) -> Self {
+        let policy = Self {
             core,
             settings: Mutex::new(settings),
-            shared: Arc::new(RwLock::new(Arc::new(policy))),
+            shared: Arc::default(),
             isolated: AtomicBool::new(false),
+            project,
+            clock,
+            expires: AtomicU64::new(u64::MAX),
+        };
+        policy.refresh();
+        policy
+    }
+
+    /// The rules that hold for all sessions of the project.
+    pub(crate) fn project(&self) -> &Arc<ProjectRules> {
+        &self.project
+    }
+
+    /// Unix milliseconds.
+    pub(crate) fn now(&self) -> u64 {
+        self.clock.now_ms()
+    }
+
+    /// Takes up what other processes made of the project's rules, and lets go of what has
+    /// expired. Before calls are judged, so that a revoked rule lets nothing run any more.
+    pub(crate) async fn freshen(&self) {
+        let project = Arc::clone(&self.project);
+        match tokio::task::spawn_blocking(move || {
+            let changes = project.subscribe();
+            let loaded = project.load();
+            (loaded, changes.has_changed().unwrap_or(false))
+        })
+        .await
+        {
+            Ok((Ok(()), false)) if self.now() < self.expires.load(Ordering::SeqCst) => return,
+            Ok((Ok(()), _)) => {}
+            Ok((Err(error), _)) => tracing::warn!(%error, "a project's rules are not in force"),
+            Err(error) => tracing::error!(%error, "a project's rules could not be looked at"),
         }
+        self.refresh();
     }
 
     /// What the session's sandbox turned out to be; approvals follow at once (check 145).
@@ -62,9 +105,17 @@ impl SessionPolicy {
         // same time the one that saw less cannot be the last to write.
         let mut shared = self.shared.write().unwrap_or_else(PoisonError::into_inner);
         let settings = self.settings();
-        let policy = self
-            .core
-            .state(|state| derive(&settings, state, self.isolated.load(Ordering::SeqCst)));
+        let now = self.now();
+        let isolated = self.isolated.load(Ordering::SeqCst);
+        let project = self.project.rules(now);
+        let (policy, expires) = self.core.state(|state| {
+            let expires = state.rules.iter().filter_map(|rule| rule.expires);
+            let next = expires.filter(|at| *at > now).min();
+            (derive(&settings, state, project, now, isolated), next)
+        });
+        let expires = expires.into_iter().chain(self.project.next_expiry(now));
+        let expires = expires.min().unwrap_or(u64::MAX);
+        self.expires.store(expires, Ordering::SeqCst);
         *shared = Arc::new(policy);
     }
 }
@@ -80,8 +131,15 @@ pub(crate) fn mode_of(settings: &Settings, state: &SessionState) -> Mode {
         .unwrap_or(settings.mode)
 }
 
-fn derive(settings: &Settings, state: &SessionState, isolated: bool) -> Policy {
-    let session_rules = state.rules.rules().iter().filter_map(|rule| {
+fn derive(
+    settings: &Settings,
+    state: &SessionState,
+    project: Vec<Rule>,
+    now: u64,
+    isolated: bool,
+) -> Policy {
+    let counts = |rule: &&SessionRule| rule.expires.is_none_or(|at| at > now);
+    let session_rules = state.rules.iter().filter(counts).filter_map(|rule| {
         let effect = match rule.effect {
             RuleEffect::Allow => Effect::Allow,
             RuleEffect::Ask => Effect::Ask,
@@ -102,6 +160,7 @@ fn derive(settings: &Settings, state: &SessionState, isolated: bool) -> Policy {
         rules: settings.rules.with(
             web_fetch::rules(&settings.web)
                 .into_iter()
+                .chain(project)
                 .chain(session_rules)
                 .collect(),
         ),

@@ -96,12 +96,16 @@ impl SessionHandle {
             commands,
             task: Mutex::new(None),
         };
-        let mut job_watch = JoinSet::new();
-        job_watch.spawn(parts.jobs.run());
+        let mut watches = JoinSet::new();
+        watches.spawn(parts.jobs.run());
+        watches.spawn(follow_rules(
+            Arc::clone(&turn.policy),
+            Arc::clone(&turn.approvals),
+        ));
         let task = SessionTask {
             jobs: Arc::clone(session.world.jobs()),
             parts: turn,
-            _job_watch: job_watch,
+            _watches: watches,
             mailbox,
             turn: JoinSet::new(),
             running: None,
@@ -363,6 +367,7 @@ impl SessionHandle {
         let (world, jobs) = (&self.0.world, self.0.world.jobs());
         tokio::join!(world.shutdown(), jobs.close());
         JobWatch::settle(&self.0.core, jobs.as_ref()).await;
+        self.0.approvals.finish().await;
         if let Err(error) = self.0.core.syncer().sync().await {
             tracing::error!(%error, "a session's log could not be made durable");
         }
@@ -389,6 +394,17 @@ impl SessionHandle {
     }
 }
 
+/// Takes up what other sessions and processes make of the project's rules.
+async fn follow_rules(policy: Arc<SessionPolicy>, approvals: Arc<Approvals>) {
+    let mut changes = policy.project().subscribe();
+    while changes.changed().await.is_ok() {
+        policy.refresh();
+        if let Err(fault) = approvals.settle_covered("rule:project") {
+            tracing::error!(%fault, "what a rule covers could not be settled");
+        }
+    }
+}
+
 impl PromptAnswer {
     /// Waits for the end of the turn. None when the session was stopped and its turn
     /// left open.
@@ -401,8 +417,8 @@ impl PromptAnswer {
 struct SessionTask {
     jobs: Arc<dyn Jobs>,
     parts: Arc<TurnParts>,
-    /// Follows the jobs as long as the session lives.
-    _job_watch: JoinSet<()>,
+    /// Follow the jobs and the project's rules as long as the session lives.
+    _watches: JoinSet<()>,
     mailbox: mpsc::Receiver<Command>,
     turn: JoinSet<Result<TurnOutcome, Fault>>,
     running: Option<Running>,

@@ -409,6 +409,7 @@ async fn run_calls(
     calls: Vec<Call>,
     stop: &Stop,
 ) -> Result<Option<Ended>, Fault> {
+    parts.policy.freshen().await;
     let token = parts.approvals.calls_begin(&stop.token);
     let ran = parts.pipeline.run_calls(calls, &token).await;
     let ended = parts.approvals.calls_ended();

@@ -457,8 +457,6 @@ pub enum GrantScope {
     Session,
     /// All sessions of the user in the project.
     Project,
-    /// All sessions of the user.
-    User,
 }
 
 /// What let a call run, for whoever asks later why it did.

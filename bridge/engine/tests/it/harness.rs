@@ -84,6 +84,10 @@ impl Harness {
         })
     }
 
+    pub(crate) fn state(&self) -> PathBuf {
+        self.folder.path().join("state")
+    }
+
     pub(crate) fn work(&self) -> PathBuf {
         self.folder.path().join("work")
     }

@@ -29,6 +29,7 @@ mod resume;
 mod sandbox;
 mod secrets;
 mod sessions;
+mod standing;
 mod turns;
 
 /// A test file that nobody lists would never run.
