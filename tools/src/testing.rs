@@ -35,6 +35,23 @@ use crate::world::jobs::{Job, JobId};
 use crate::world::text;
 use crate::world::{World, WorldSettings};
 
+/// A machine lacks what a test needs. The harness can ignore no test that has begun, so this
+/// is said where the harness does not catch it; where everything is to be there, as in
+/// `.ci/run`, the test fails.
+pub(crate) fn lacking(what: &str) {
+    use std::io::Write as _;
+    let is_set = |name, wanted: &[&str]| {
+        std::env::var(name).is_ok_and(|value| wanted.contains(&value.as_str()))
+    };
+    assert!(
+        !is_set("TERRET_REQUIRE_CLIENTS", &["1"]) && !is_set("CI", &["1", "true"]),
+        "{what}: a test needs it, and with `CI` or `TERRET_REQUIRE_CLIENTS=1` nothing may be missing"
+    );
+    let current = std::thread::current();
+    let test = current.name().unwrap_or("a test");
+    let _ = writeln!(std::io::stderr(), "NOT TRIED: {test}: {what}");
+}
+
 /// A world in a folder of its own, and all that calls run with.
 pub(crate) struct Bench {
     pub(crate) folder: TempDir,

@@ -15,9 +15,11 @@ use std::process::{Command, Stdio};
 use tempfile::TempDir;
 
 use super::bwrap::{BwrapSandbox, Shape};
+use super::confine::landlock_version;
 use super::ground::Ground;
 use super::landlock::LandlockSandbox;
 use super::{Network, Reach, Sandbox, SandboxRequest};
+use crate::testing::lacking;
 
 /// A root, a home with keys in it, our own folders, and a place that nobody named.
 pub(super) struct Place {
@@ -78,6 +80,29 @@ impl Place {
             ground,
             folder,
         }
+    }
+
+    /// Each provider that works here; one that does not is said.
+    pub(super) fn providers(&self) -> Vec<Box<dyn Sandbox>> {
+        let mut providers: Vec<Box<dyn Sandbox>> = Vec::new();
+        if landlock_version() > 0 {
+            providers.push(Box::new(self.landlock()));
+        } else {
+            lacking("the kernel has no Landlock");
+        }
+        if let Some(bwrap) = self.needed_bwrap() {
+            providers.push(Box::new(bwrap));
+        }
+        providers
+    }
+
+    /// As [`Self::bwrap`]; its absence is said.
+    pub(super) fn needed_bwrap(&self) -> Option<BwrapSandbox> {
+        let found = self.bwrap();
+        if found.is_none() {
+            lacking("bubblewrap is not installed, or cannot start here");
+        }
+        found
     }
 
     /// Bubblewrap in the strongest shape that starts here, if one does.
@@ -146,6 +171,15 @@ impl Place {
             text,
         }
     }
+}
+
+/// A program on the path; one that is not there is said.
+pub(super) fn needed(name: &str) -> Option<PathBuf> {
+    let found = find(name);
+    if found.is_none() {
+        lacking(&format!("`{name}` is not installed"));
+    }
+    found
 }
 
 /// A program on the path.

@@ -6,6 +6,8 @@
     reason = "a test makes its own files, and fails by panicking"
 )]
 
+mod session;
+
 use std::os::unix::net::UnixListener;
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,29 +15,17 @@ use std::time::Duration;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::testing::{Place, Ran, find};
+use super::testing::{Place, Ran, find, needed};
 use super::{Confinement, Network, Reach, Sandbox};
+use crate::testing::lacking;
 use crate::world::process::End;
 use crate::world::shell::ShellCommand;
 use crate::world::terminals::OpenTerminal;
 use crate::world::{World, WorldSettings};
 
-/// Each provider that works here. Landlock's absence is the kernel's word, bubblewrap's
-/// that it could not be started; the last test of this file says which.
-fn providers(place: &Place) -> Vec<Box<dyn Sandbox>> {
-    let mut providers: Vec<Box<dyn Sandbox>> = Vec::new();
-    if super::confine::landlock_version() > 0 {
-        providers.push(Box::new(place.landlock()));
-    }
-    if let Some(bwrap) = place.bwrap() {
-        providers.push(Box::new(bwrap));
-    }
-    providers
-}
-
 fn each(check: impl Fn(&Place, &dyn Sandbox)) {
     let place = Place::new();
-    for provider in providers(&place) {
+    for provider in place.providers() {
         check(&place, provider.as_ref());
     }
 }
@@ -330,7 +320,7 @@ fn an_ordinary_commit_works() {
 
 #[test]
 fn cargo_builds_with_a_crate_of_the_registry_cache() {
-    if find("cargo").is_none() {
+    if needed("cargo").is_none() {
         return;
     }
     each(|place, sandbox| {
@@ -348,7 +338,7 @@ fn cargo_builds_with_a_crate_of_the_registry_cache() {
 
 #[test]
 fn npm_test_works() {
-    if find("npm").is_none() {
+    if needed("npm").is_none() {
         return;
     }
     each(|place, sandbox| {
@@ -371,7 +361,7 @@ fn npm_test_works() {
 
 #[test]
 fn python_tests_work() {
-    let Some(python) = find("python3") else {
+    let Some(python) = needed("python3") else {
         return;
     };
     each(|place, sandbox| {
@@ -399,7 +389,7 @@ fn python_tests_work() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_shells_command_runs_confined_and_its_leftovers_are_named_and_ended() {
     let place = Place::new();
-    for sandbox in providers(&place) {
+    for sandbox in place.providers() {
         let (name, isolated) = (sandbox.name(), sandbox.isolated());
         std::fs::create_dir_all(place.root.join("sub")).unwrap();
         let world = World::new(WorldSettings {
@@ -459,7 +449,7 @@ fn an_ordinary_user_is_confined_as_root_is() {
         // Every other test of this file is this one then.
         return;
     }
-    let Some(setpriv) = find("setpriv") else {
+    let Some(setpriv) = needed("setpriv") else {
         return;
     };
     let place = Place::new();
@@ -501,7 +491,7 @@ fn an_ordinary_user_is_confined_as_root_is() {
         let output = as_nobody(&helper, &wrapped.argv);
         assert_eq!(output.stdout, b"yes\n", "{output:?}");
     }
-    let Some(bwrap) = find("bwrap") else {
+    let Some(bwrap) = needed("bwrap") else {
         return;
     };
     // Bubblewrap's own view of an ordinary user: it needs user namespaces there.
@@ -510,10 +500,14 @@ fn an_ordinary_user_is_confined_as_root_is() {
         &["", "--ro-bind", "/", "/", "--unshare-pid", "true"].map(Into::into),
     );
     if !works.status.success() {
+        // A container may keep them from users: nothing is said then of an own fault.
+        let unshare = needed("unshare").unwrap();
+        let alone = as_nobody(&unshare, &["", "-Ur", "true"].map(Into::into));
+        assert!(!alone.status.success(), "user namespaces work: {works:?}");
+        lacking("the kernel lets no ordinary user have a user namespace");
         return;
     }
-    let shape = place.bwrap().map(|found| found.shape());
-    let Some(shape) = shape else {
+    let Some(shape) = place.needed_bwrap().map(|found| found.shape()) else {
         return;
     };
     // Root's try left folders there that are root's alone.
@@ -542,15 +536,18 @@ fn an_ordinary_user_is_confined_as_root_is() {
 #[test]
 fn what_this_kernel_has_is_said() {
     let place = Place::new();
-    let names: Vec<_> = providers(&place)
+    let names: Vec<_> = place
+        .providers()
         .iter()
         .map(|provider| (provider.name(), provider.isolated()))
         .collect();
     for (name, isolated) in &names {
         assert_eq!(*isolated, *name == "bwrap");
     }
-    // Shown by `--nocapture`, and by a failure.
-    tracing::info!(?names, "providers that work here");
+    // Nothing here confines commands, and so the person is told.
+    if names.is_empty() {
+        lacking("neither bubblewrap nor Landlock works");
+    }
 }
 
 /// Reads until this stands on the screen or among what was written.
@@ -574,7 +571,7 @@ async fn read_until(world: &World, wanted: &str, name: &str) -> String {
 #[tokio::test]
 async fn a_terminal_is_whole_inside() {
     let place = Place::new();
-    for provider in providers(&place) {
+    for provider in place.providers() {
         let name = provider.name();
         let world = World::new(WorldSettings {
             cwd: place.root.clone(),

@@ -21,7 +21,7 @@ use crate::standard::terminal_input::TerminalInput;
 use crate::standard::terminal_open::TerminalOpen;
 use crate::standard::terminal_read::TerminalRead;
 use crate::table::Table;
-use crate::testing::{Bench, call};
+use crate::testing::{Bench, call, lacking};
 use crate::world::terminals::{MOST, TerminalSettings};
 
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -135,6 +135,7 @@ async fn is_missing(desk: &Desk, program: &str) -> bool {
     }
     let refused = desk.open("missing", &[program]).await.unwrap_err().0;
     assert!(refused.contains("no folder of PATH"), "{refused}");
+    lacking(&format!("`{program}` is not installed"));
     true
 }
 
@@ -567,7 +568,7 @@ async fn a_repl_answers() {
 #[tokio::test]
 async fn an_interactive_rebase_is_done() {
     let desk = Desk::new();
-    if !is_there("vi") || is_missing(&desk, "git").await {
+    if is_missing(&desk, "vi").await || is_missing(&desk, "git").await {
         return;
     }
     let script = "set -e; export GIT_CONFIG_GLOBAL=/dev/null HOME=$PWD GIT_EDITOR=vi; git init -q r; cd r; \
