@@ -11,6 +11,7 @@
     reason = "a test fails by panicking"
 )]
 
+mod approvals;
 mod config;
 mod crash;
 mod demo;

@@ -7,7 +7,9 @@
 mod choices;
 
 use std::collections::{HashMap, VecDeque};
+use std::future::Future as _;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Waker};
 
 use serde_json::{Value, json};
 use terret_acp::schema::v1;
@@ -151,17 +153,26 @@ impl Asks {
     }
 
     fn ask_next(&self) {
+        let mut begun = Vec::new();
         let mut state = self.lock();
         while *self.0.prompts.borrow() > 0 && (self.0.client.together || state.open.is_empty()) {
             let Some(ask) = state.waiting.pop_front() else {
-                return;
+                break;
             };
             let taken_back = self.0.end.child_token();
             state.open.insert(ask.id.clone(), taken_back.clone());
+            begun.push((ask, taken_back));
+        }
+        drop(state);
+        for (ask, taken_back) in begun {
             let asks = self.clone();
-            self.0
-                .tasks
-                .spawn(async move { asks.run(ask, &taken_back).await });
+            let mut run = Box::pin(async move { asks.run(ask, &taken_back).await });
+            // The first poll sends the question, here and now, so that questions come in
+            // the order of their calls; the wait for the answer is the task's.
+            let first = run.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+            if first.is_pending() {
+                self.0.tasks.spawn(run);
+            }
         }
     }
 

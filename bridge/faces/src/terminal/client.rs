@@ -280,3 +280,26 @@ fn selected(id: &Value) -> Value {
 fn json_line(value: &Value) -> String {
     format!("{value}\n")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn r081_answers_go_by_kind_and_echo_whatever_id_was_offered() {
+        let request = |options: Value| json!({ "options": options });
+        let found = offered(&request(json!([
+            { "optionId": "x1", "name": "Reject", "kind": "allow_once" },
+            { "optionId": 7, "name": "allow_once", "kind": "reject_once" },
+            { "optionId": "x3", "name": "Allow", "kind": "some_new_kind" },
+            { "optionId": "x4", "name": "Second", "kind": "allow_once" },
+            { "optionId": "allow_always", "name": "No kind" },
+        ])));
+        assert_eq!(of(&found, 'y'), Some(&json!("x1")));
+        assert_eq!(of(&found, 'n'), Some(&json!(7)));
+        assert_eq!(of(&found, 'a'), None);
+        for none in [json!([]), json!(null), json!("allow_once")] {
+            assert!(offered(&request(none)).is_empty());
+        }
+    }
+}
