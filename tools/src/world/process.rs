@@ -11,6 +11,7 @@
 pub mod capture;
 pub mod clean;
 pub mod environment;
+pub mod exchange;
 mod failure;
 pub mod held;
 pub mod live;
