@@ -86,7 +86,7 @@ pub(crate) async fn run(
             settle(&mut questions).await;
             for (index, slot) in run.clone().zip(slots) {
                 log.called_to(index + 1).await?;
-                let result = unrun(&slot.call, slot.asked);
+                let result = unrun(slot.admitted, &slot.call, slot.asked);
                 pipeline.journal.finished(&slot.call, &result).await?;
             }
             continue;
@@ -100,7 +100,10 @@ pub(crate) async fn run(
 
 /// The result of a call that a cancel kept from running. One that was refused before says
 /// so, with the reason that a person gave.
-fn unrun(call: &Call, asked: Option<Asked>) -> CallResult {
+fn unrun(admitted: Result<Admission, CallResult>, call: &Call, asked: Option<Asked>) -> CallResult {
+    if let Err(refused) = admitted {
+        return refused;
+    }
     match asked.and_then(|mut asked| asked.answer.try_recv().ok()) {
         Some(Ok(answer @ Answer::Denied { .. })) => refusal(call, answer),
         _ => None,

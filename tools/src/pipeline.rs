@@ -103,7 +103,8 @@ impl From<Call> for Admission {
 
 impl HookSays {
     /// What two hooks say together: to ask is stronger than to allow.
-    fn and(self, other: Self) -> Self {
+    #[must_use]
+    pub fn and(self, other: Self) -> Self {
         match (self, other) {
             (Self::Ask(one), Self::Ask(two)) => Self::Ask(format!("{one}; {two}")),
             (Self::Ask(reason), Self::Allow) | (Self::Allow, Self::Ask(reason)) => {

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
+use terret_engine::external_hooks::HookEntry;
 use terret_engine::grants::RuleEntry;
 use tracing::level_filters::LevelFilter;
 
@@ -33,6 +34,8 @@ pub(crate) struct Config {
     pub bash: BashConfig,
     pub web: WebConfig,
     pub log: LogConfig,
+    /// Programs of the user's own that are told of calls.
+    pub hooks: Vec<HookEntry>,
     pub providers: BTreeMap<String, ProviderConfig>,
 }
 

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use secrecy::{ExposeSecret as _, SecretString};
+use terret_engine::external_hooks::{ExternalHook, HookEntry};
 use terret_engine::room::log::{Clock as _, Scrubber, SystemClock};
 use terret_engine::room::models::{
     KeySource, Kind, ModelName, ProviderSettings, Registry, ThinkingLevel,
@@ -19,7 +20,7 @@ use terret_engine::room::tools::world::sandbox::ground::Ground;
 use terret_engine::room::tools::world::web::WebSettings;
 use terret_engine::room::tools::world::web::address::Addresses;
 use terret_engine::room::tools::world::web::host::HostPattern;
-use terret_engine::{EngineParts, JobSettings, JobsTurn, Limits, Places, Settings};
+use terret_engine::{EngineParts, HookSettings, JobSettings, JobsTurn, Limits, Places, Settings};
 
 use crate::config::{self, Config, ConfigError, Origin};
 use crate::credentials::{self, Asking, CredentialsFile, Keyring, Lock, MASTER, Place, StoredKey};
@@ -172,6 +173,9 @@ impl Setup {
             environment_allow: config.environment.allow.clone(),
             environment_hide: self.key_variables(environment),
             sandbox: self.sandbox(environment)?,
+            hooks: HookSettings {
+                calls: self.hooks()?,
+            },
             instructions: config.instructions.clone(),
         })
     }
@@ -358,6 +362,12 @@ impl Setup {
             }
         }
         Ok(rules.into())
+    }
+
+    fn hooks(&self) -> Result<std::sync::Arc<[ExternalHook]>, ConfigError> {
+        let hooks = self.config.hooks.iter().map(HookEntry::hook);
+        let hooks = self.value(Origin::Key("hooks"), hooks.collect::<Result<Vec<_>, _>>())?;
+        Ok(hooks.into())
     }
 
     fn web(&self) -> Result<WebSettings, ConfigError> {

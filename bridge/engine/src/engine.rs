@@ -23,6 +23,7 @@ use crate::core::Core;
 use crate::denied_files::DeniedFiles;
 use crate::editor_slot::EditorSlot;
 use crate::error::EngineError;
+use crate::external_hooks::ExternalHooks;
 use crate::grants::project_root;
 use crate::hooks::TurnHook;
 use crate::inbox::Inbox;
@@ -571,6 +572,11 @@ impl Engine {
             policy: policy.shared(),
             hooks: self.0.call_hooks.clone(),
         };
+        let external = Arc::new(ExternalHooks::new(
+            Arc::clone(&core),
+            Arc::clone(&world),
+            Arc::clone(&policy),
+        ));
         let approvals = Arc::new(Approvals::new(
             Arc::clone(&core),
             Arc::clone(&policy),
@@ -578,12 +584,19 @@ impl Engine {
         ));
         let pipeline = Pipeline {
             approver: Arc::clone(&approvals) as _,
+            hooks: judge
+                .hooks
+                .iter()
+                .cloned()
+                .chain([Arc::clone(&external) as _])
+                .collect(),
             ..judge
         };
         let turn = TurnParts {
             core: Arc::clone(&core),
             pipeline,
             approvals,
+            external,
             policy,
             inbox: Arc::new(Inbox::default()),
             models: Models {

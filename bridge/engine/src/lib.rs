@@ -10,6 +10,7 @@ mod denied_files;
 mod editor_slot;
 mod engine;
 mod error;
+pub mod external_hooks;
 mod follow;
 pub mod grants;
 pub mod hooks;
@@ -39,7 +40,7 @@ pub use input::InputBlock;
 pub use jobs::{JobsTurn, command_words, duration_words, ended_words, outcome_of};
 pub use options::{OFFERED_MODES, Options, mode_description};
 pub use session::{PromptAnswer, SessionHandle};
-pub use settings::{JobSettings, Limits, Places, Settings};
+pub use settings::{HookSettings, JobSettings, Limits, Places, Settings};
 pub use status::{AgentStatus, TurnOutcome};
 
 #[cfg(test)]

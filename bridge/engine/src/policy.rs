@@ -12,6 +12,7 @@ use terret_tools::rules::{Effect, Rule, Scope};
 use terret_tools::standard::web_fetch;
 
 use crate::core::Core;
+use crate::external_hooks::ExternalHook;
 use crate::project_rules::ProjectRules;
 use crate::settings::Settings;
 
@@ -91,6 +92,11 @@ impl SessionPolicy {
 
     pub(crate) fn settings(&self) -> Arc<Settings> {
         Arc::clone(&self.settings.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// The hooks around calls, in the order in which they run.
+    pub(crate) fn hooks(&self) -> Arc<[ExternalHook]> {
+        Arc::clone(&self.settings().hooks.calls)
     }
 
     /// New settings from config (check 86).

@@ -2,12 +2,14 @@
 //! read from the environment.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use terret_models::{ModelName, ThinkingLevel};
 use terret_tools::mode::Mode;
 use terret_tools::world::jobs;
 
+use crate::external_hooks::ExternalHook;
 use crate::jobs::JobsTurn;
 use terret_tools::world::sandbox::choice::SandboxSettings;
 use terret_tools::world::web::WebSettings;
@@ -48,8 +50,17 @@ pub struct Settings {
     pub sandbox: SandboxSettings,
     /// What may be fetched from the web, and how.
     pub web: WebSettings,
+    /// The user's own programs around calls and questions.
+    pub hooks: HookSettings,
     /// Text that is added to the system prompt.
     pub instructions: Option<String>,
+}
+
+/// Programs of the user's own that are told of calls and of questions that wait.
+#[derive(Debug, Clone, Default)]
+pub struct HookSettings {
+    /// In the order in which they run.
+    pub calls: Arc<[ExternalHook]>,
 }
 
 /// How jobs are kept and waited for. What bounds a job holds from the next making or

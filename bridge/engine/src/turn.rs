@@ -17,6 +17,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::approvals::{Approvals, CallsEnd};
 use crate::core::Core;
+use crate::external_hooks::ExternalHooks;
 use crate::hooks::TurnHook;
 use crate::inbox::Inbox;
 use crate::input::{Claim, Input};
@@ -30,6 +31,7 @@ pub(crate) struct TurnParts {
     pub core: Arc<Core>,
     pub pipeline: Pipeline,
     pub approvals: Arc<Approvals>,
+    pub external: Arc<ExternalHooks>,
     pub policy: Arc<SessionPolicy>,
     pub inbox: Arc<Inbox>,
     pub models: Models,
@@ -411,13 +413,16 @@ async fn run_calls(
 ) -> Result<Option<Ended>, Fault> {
     parts.policy.freshen().await;
     let token = parts.approvals.calls_begin(&stop.token);
+    parts.external.calls_begin(&token);
     let ran = parts.pipeline.run_calls(calls, &token).await;
     let ended = parts.approvals.calls_ended();
     ran?;
+    let ended_by_hook = parts.external.calls_ended()?;
     Ok(match ended {
-        None => None,
+        None if !ended_by_hook => None,
         Some(CallsEnd::Cancelled) => Some(Ended::with(TurnStatus::Cancelled)),
-        Some(CallsEnd::Refused) => parts
+        // What was sent meanwhile is answered all the same.
+        Some(CallsEnd::Refused) | None => parts
             .inbox
             .close_if_empty()
             .then(|| Ended::with(TurnStatus::Completed)),

@@ -1,5 +1,6 @@
 //! `terret config`: every setting with its value and where it comes from.
 
+use terret_engine::external_hooks::HookEntry;
 use terret_engine::grants::RuleEntry;
 use terret_engine::room::models::Kind;
 use terret_engine::{JobsTurn, Limits};
@@ -227,6 +228,8 @@ fn show(setup: &Setup, environment: &dyn Environment, out: &mut Output) -> anyho
         settings.web.max_bytes.to_string(),
         origin(web.max_bytes.is_some()),
     )?;
+    let hooks: Vec<String> = config.hooks.iter().map(HookEntry::in_words).collect();
+    row("hooks", list(&hooks), origin(!hooks.is_empty()))?;
     let log = &config.log;
     row(
         "log.level",

@@ -52,6 +52,7 @@ impl Harness {
                 environment_hide: Vec::new(),
                 sandbox: Default::default(),
                 web: WebSettings::default(),
+                hooks: Default::default(),
                 instructions: None,
             },
             folder,

@@ -20,6 +20,7 @@ mod approvals;
 mod cancel;
 mod commands;
 mod escalation;
+mod external_hooks;
 mod faults;
 mod invariant;
 mod links;
