@@ -19,7 +19,7 @@ pub(crate) struct Config {
     pub models: Vec<String>,
     /// `off`, `low`, `medium` or `high`.
     pub thinking: Option<String>,
-    /// `plan`, `ask` or `edits`.
+    /// `plan`, `ask`, `edits` or `auto`; `bypass` needs its flag as well.
     pub mode: Option<String>,
     /// Added to the system prompt.
     pub instructions: Option<String>,

@@ -27,7 +27,7 @@ pub const COMMANDS: [CommandInfo; 6] = [
     CommandInfo {
         name: "mode",
         description: "Show or set how much may be done without asking",
-        hint: Some("plan | ask | edits"),
+        hint: Some("plan | ask | edits | auto"),
     },
     CommandInfo {
         name: "model",
