@@ -34,6 +34,7 @@ pub(crate) struct Config {
     pub bash: BashConfig,
     pub web: WebConfig,
     pub log: LogConfig,
+    pub inbox: InboxConfig,
     /// Programs of the user's own that are told of calls.
     pub hooks: Vec<HookEntry>,
     pub providers: BTreeMap<String, ProviderConfig>,
@@ -148,6 +149,15 @@ pub(crate) struct WebConfig {
     pub deadline: Option<u64>,
     /// The most of a page's text that a model sees, in bytes.
     pub max_bytes: Option<usize>,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct InboxConfig {
+    /// Seconds that an approval waits before `notify` is run.
+    pub notify_after: Option<u64>,
+    /// A program with its arguments that tells a person of it.
+    pub notify: Option<Vec<String>>,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]

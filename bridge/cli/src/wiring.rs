@@ -20,7 +20,10 @@ use terret_engine::room::tools::world::sandbox::ground::Ground;
 use terret_engine::room::tools::world::web::WebSettings;
 use terret_engine::room::tools::world::web::address::Addresses;
 use terret_engine::room::tools::world::web::host::HostPattern;
-use terret_engine::{EngineParts, HookSettings, JobSettings, JobsTurn, Limits, Places, Settings};
+use terret_engine::{
+    EngineParts, HookSettings, JobSettings, JobsTurn, Limits, NOTIFY_AFTER, Notify, Places,
+    Settings,
+};
 
 use crate::config::{self, Config, ConfigError, Origin};
 use crate::credentials::{self, Asking, CredentialsFile, Keyring, Lock, MASTER, Place, StoredKey};
@@ -175,6 +178,7 @@ impl Setup {
             sandbox: self.sandbox(environment)?,
             hooks: HookSettings {
                 calls: self.hooks()?,
+                notify: self.notify()?,
             },
             instructions: config.instructions.clone(),
         })
@@ -362,6 +366,29 @@ impl Setup {
             }
         }
         Ok(rules.into())
+    }
+
+    fn notify(&self) -> Result<Option<Notify>, ConfigError> {
+        let inbox = &self.config.inbox;
+        let after = match inbox.notify_after {
+            None => NOTIFY_AFTER,
+            Some(seconds @ 1..=86_400) => Duration::from_secs(seconds),
+            Some(_) => {
+                let problem = "it must be from 1 to 86400 seconds".to_owned();
+                return Err(self.wrong(Origin::Key("inbox.notify_after"), problem));
+            }
+        };
+        match inbox.notify.as_deref() {
+            None => Ok(None),
+            Some([program, ..]) if !program.is_empty() => Ok(Some(Notify {
+                argv: inbox.notify.clone().unwrap_or_default(),
+                after,
+            })),
+            Some(_) => {
+                let problem = "it names no program".to_owned();
+                Err(self.wrong(Origin::Key("inbox.notify"), problem))
+            }
+        }
     }
 
     fn hooks(&self) -> Result<std::sync::Arc<[ExternalHook]>, ConfigError> {

@@ -23,6 +23,7 @@ use tokio_util::task::TaskTracker;
 use crate::core::Core;
 use crate::error::ApprovalError;
 use crate::grants::StoredRule;
+use crate::notify::Notifier;
 use crate::policy::SessionPolicy;
 use crate::status::AgentStatus;
 
@@ -61,6 +62,7 @@ pub(crate) struct Approvals {
     policy: Arc<SessionPolicy>,
     /// Tells what the gate says of a waiting call now.
     judge: Pipeline,
+    notifier: Notifier,
     waiting: Mutex<Waiting>,
     /// Writes granted rules down.
     writes: TaskTracker,
@@ -167,6 +169,11 @@ impl Approvals {
     /// `judge` is the session's pipeline with [`NobodyAsked`] in the place of this.
     pub(crate) fn new(core: Arc<Core>, policy: Arc<SessionPolicy>, judge: Pipeline) -> Self {
         Self {
+            notifier: Notifier::new(
+                Arc::clone(&core),
+                Arc::clone(&policy),
+                Arc::clone(&judge.world),
+            ),
             core,
             policy,
             judge,
@@ -593,10 +600,12 @@ impl Approver for Approvals {
         if let Some(answer) = self.recorded(&question, &preview) {
             return Ok(answer);
         }
+        let asked = question.clone();
         let (place, receiver) = match self.park(question, preview)? {
             Parking::Waits { place, answer } => (place, answer),
             Parking::NobodyToAsk { reason } => return Ok(Answer::Denied { reason }),
         };
+        let notice = self.notifier.waiting(&place.id, &asked);
         let answer = tokio::select! {
             biased;
             answer = receiver => answer.unwrap_or(Answer::Cancelled),
@@ -610,7 +619,7 @@ impl Approver for Approvals {
                 Answer::Cancelled
             }
         };
-        drop(place);
+        drop((place, notice));
         if matches!(answer, Answer::Approved) {
             self.core.syncer().sync().await.map_err(|error| {
                 Fault(format!("the verdict could not be made durable: {error}"))

@@ -11,6 +11,7 @@ use terret_tools::world::jobs;
 
 use crate::external_hooks::ExternalHook;
 use crate::jobs::JobsTurn;
+use crate::notify::Notify;
 use terret_tools::world::sandbox::choice::SandboxSettings;
 use terret_tools::world::web::WebSettings;
 
@@ -61,6 +62,8 @@ pub struct Settings {
 pub struct HookSettings {
     /// In the order in which they run.
     pub calls: Arc<[ExternalHook]>,
+    /// What tells a person that an approval waits.
+    pub notify: Option<Notify>,
 }
 
 /// How jobs are kept and waited for. What bounds a job holds from the next making or

@@ -3,7 +3,7 @@
 use terret_engine::external_hooks::HookEntry;
 use terret_engine::grants::RuleEntry;
 use terret_engine::room::models::Kind;
-use terret_engine::{JobsTurn, Limits};
+use terret_engine::{JobsTurn, Limits, NOTIFY_AFTER};
 
 use crate::args::ConfigCommand;
 use crate::config::Origin;
@@ -227,6 +227,21 @@ fn show(setup: &Setup, environment: &dyn Environment, out: &mut Output) -> anyho
         "web.max_bytes",
         settings.web.max_bytes.to_string(),
         origin(web.max_bytes.is_some()),
+    )?;
+    let inbox = &config.inbox;
+    let after = inbox.notify_after.unwrap_or(NOTIFY_AFTER.as_secs());
+    row(
+        "inbox.notify_after",
+        after.to_string(),
+        origin(inbox.notify_after.is_some()),
+    )?;
+    row(
+        "inbox.notify",
+        inbox
+            .notify
+            .as_deref()
+            .map_or_else(|| "nothing".to_owned(), list),
+        origin(inbox.notify.is_some()),
     )?;
     let hooks: Vec<String> = config.hooks.iter().map(HookEntry::in_words).collect();
     row("hooks", list(&hooks), origin(!hooks.is_empty()))?;

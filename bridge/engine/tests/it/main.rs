@@ -24,6 +24,7 @@ mod external_hooks;
 mod faults;
 mod invariant;
 mod links;
+mod notify;
 mod policy;
 mod races;
 mod resume;
