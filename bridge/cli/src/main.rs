@@ -7,6 +7,7 @@ mod config;
 mod credentials;
 mod logging;
 mod output;
+mod panics;
 mod paths;
 mod reload;
 mod runtime;
@@ -17,6 +18,7 @@ mod wiring;
 use std::process::ExitCode;
 
 use clap::Parser as _;
+use terret_engine::room::log::Scrubber;
 
 use crate::args::{Cli, Command, ConfigCommand};
 use crate::config::{Config, LogConfig};
@@ -89,21 +91,23 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         }
         Err(error) => return Err(error.into()),
     };
+    let scrubber = Scrubber::default();
     let mut log_problem = None;
-    match logging::start(&config.log, &file, cli.global.verbose) {
+    match logging::start(&config.log, &file, cli.global.verbose, &scrubber) {
         Ok(()) => {}
         // It reports this itself, with all else that it finds.
         Err(error) if matches!(cli.command, Command::Doctor) => {
-            logging::start(&LogConfig::default(), &file, cli.global.verbose)?;
+            logging::start(&LogConfig::default(), &file, cli.global.verbose, &scrubber)?;
             log_problem = Some(words(&error));
         }
         Err(error) if needs_no_config(&cli.command) => {
             complain(&format!("terret: {}; the default holds", words(&error)));
             config.log = LogConfig::default();
-            logging::start(&config.log, &file, cli.global.verbose)?;
+            logging::start(&config.log, &file, cli.global.verbose, &scrubber)?;
         }
         Err(error) => return Err(error),
     }
+    panics::install();
     let mut setup = Setup {
         paths,
         model: cli.global.model,
@@ -111,7 +115,7 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         allow_bypass: false,
         config,
         stamp,
-        scrubber: terret_engine::room::log::Scrubber::default(),
+        scrubber,
     };
     let environment = ProcessEnvironment;
     let mut out = Output::new();

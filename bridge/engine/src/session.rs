@@ -361,7 +361,11 @@ impl SessionHandle {
         if let Some(task) = task
             && let Err(error) = task.await
         {
-            tracing::error!(%error, "a session's task did not end well");
+            // Not with a panic's message, which may quote what the session holds.
+            tracing::error!(
+                panicked = error.is_panic(),
+                "a session's task did not end well"
+            );
         }
         // Dropping the turn asks its processes to end; only this waits until they are gone.
         let (world, jobs) = (&self.0.world, self.0.world.jobs());
@@ -568,7 +572,8 @@ impl SessionTask {
             Ok(Ok(outcome)) => outcome,
             Ok(Err(fault)) => self.broken(fault.0),
             Err(error) => {
-                tracing::error!(%error, "a turn panicked");
+                // Not with its message, which may quote what the session holds.
+                tracing::error!(panicked = error.is_panic(), "a turn's task ended early");
                 let reason = "an internal error ended the turn; what was done before it is kept";
                 turn::finish(
                     parts,

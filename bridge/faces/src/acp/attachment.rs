@@ -211,7 +211,8 @@ async fn join(task: JoinHandle<()>) {
     if let Err(error) = task.await
         && error.is_panic()
     {
-        tracing::error!(%error, "a task of a session's face panicked");
+        // Not with its message, which may quote what the session holds.
+        tracing::error!("a task of a session's face panicked");
     }
 }
 
