@@ -442,3 +442,87 @@ async fn bypass_is_nobodys_choice_unless_the_process_was_started_for_it() {
     engine.reconfigure(settings, Registry::new(Vec::new()));
     assert_eq!(session.options().mode, Mode::Ask);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn check_092_what_the_floor_refuses_is_asked_of_nobody() {
+    let mut harness = Harness::new(
+        r#"{"match":"^go$","calls":[{"id":"a","name":"Bash","args":{"command":"touch a"}}]}
+{"match":".","say":"done"}"#,
+    );
+    harness.settings.floor = vec!["Read".to_owned()];
+    let (_engine, session) = harness.session().await;
+    complete(&session, "go").await;
+    assert_eq!(
+        result(&session, "a").await,
+        Err("Bash is not on the allow list".to_owned())
+    );
+    let names = names(&session).await;
+    assert!(!names.iter().any(|name| name.starts_with("approval/")));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn checks_097_and_100_calls_of_one_id_are_decided_one_by_one() {
+    let harness = Harness::new(
+        r#"{"match":"^go$","calls":[{"id":"c","name":"Bash","args":{"command":"touch same"}},{"id":"c","name":"Bash","args":{"command":"touch same"}},{"id":"c","name":"Bash","args":{"command":"touch other"}}]}
+{"match":".","say":"done"}"#,
+    );
+    let (_engine, session) = harness.session().await;
+    let answer = session.prompt(text("go")).await.unwrap();
+    let mut asked = Vec::new();
+    let mut follower = session.follow(0);
+    while asked.len() < 3 {
+        let event = within(follower.next()).await.unwrap();
+        if let Payload::ApprovalRequested { id, call_id, .. } = &event.payload {
+            asked.push((id.clone(), call_id.clone()));
+        }
+    }
+    let decisions = [
+        Decision::Reject {
+            reason: Some("the first".to_owned()),
+        },
+        Decision::AllowOnce,
+        Decision::Reject {
+            reason: Some("the third".to_owned()),
+        },
+    ];
+    for ((id, _), decision) in asked.iter().zip(decisions).rev() {
+        session.decide(id, decision, "test").unwrap();
+    }
+    within(answer.outcome()).await.unwrap();
+    assert_eq!(
+        result(&session, &asked[0].1).await,
+        Err("Bash denied: the first".to_owned())
+    );
+    assert!(result(&session, &asked[1].1).await.is_ok());
+    assert_eq!(
+        result(&session, &asked[2].1).await,
+        Err("Bash denied: the third".to_owned())
+    );
+    assert!(harness.read("same").is_some() && harness.read("other").is_none());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn check_099_a_verdict_right_behind_its_request_is_never_lost() {
+    let harness = Harness::new(
+        r#"{"match":"^go$","calls":[{"name":"Bash","args":{"command":"true"}},{"name":"Bash","args":{"command":"true"}},{"name":"Bash","args":{"command":"true"}}]}
+{"match":".","say":"done"}"#,
+    );
+    let (_engine, session) = harness.session().await;
+    for _ in 0..20 {
+        let mut follower = session.follow(session.next_seq());
+        let answer = session.prompt(text("go")).await.unwrap();
+        let mut decided = 0;
+        while decided < 3 {
+            let event = within(follower.next()).await.unwrap();
+            if let Payload::ApprovalRequested { id, .. } = &event.payload {
+                // The event is there before the call waits, or it is too early to be seen.
+                session.decide(id, Decision::AllowOnce, "test").unwrap();
+                decided += 1;
+            }
+        }
+        assert_eq!(
+            within(answer.outcome()).await.unwrap().status,
+            TurnStatus::Completed
+        );
+    }
+}

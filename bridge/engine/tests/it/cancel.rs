@@ -113,7 +113,7 @@ async fn check_055_and_063_r104_a_cancel_never_reaches_the_next_prompt() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn check_056_a_cancel_resolves_every_waiting_approval_as_cancelled() {
+async fn checks_056_and_098_a_cancel_resolves_every_waiting_approval_as_cancelled() {
     let harness = Harness::new(
         r#"{"calls":[{"id":"a","name":"Bash","args":{"command":"true"}},{"id":"b","name":"Bash","args":{"command":"false"}}]}"#,
     );

@@ -142,7 +142,7 @@ impl terret_engine::room::tools::pipeline::CallHook for Holds {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn check_064_066_068_and_069_an_approved_call_runs_after_a_restart_and_asks_nobody() {
+async fn checks_064_066_068_069_and_093_an_approved_call_runs_after_a_restart_and_asks_nobody() {
     let mut harness = Harness::new(
         r#"{"match":"^go$","calls":[{"id":"g","name":"Glob","args":{"pattern":"*"}},{"id":"a","name":"Bash","args":{"command":"echo ran >> made"}}],"usage":{"input":5,"output":2}}
 {"match":".","say":"done"}"#,

@@ -13,7 +13,7 @@ fn secret() -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn check_159_a_secret_in_small_pieces_is_in_no_event_and_chunks_make_the_message() {
+async fn checks_096_and_159_a_secret_in_small_pieces_is_in_no_event_and_chunks_make_the_message() {
     let secret = secret();
     let mut harness = Harness::new(&format!(
         r#"{{"match":"^go$","think":"thought {secret} ","say":"said {secret} and so on, {secret}","chunk":1,"calls":[{{"id":"a","name":"Bash","args":{{"command":"printf {secret}; echo; printf '%s' {secret} > kept"}}}}]}}

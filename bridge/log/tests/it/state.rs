@@ -39,7 +39,7 @@ fn check_016_the_title_is_the_latest_or_none() {
 }
 
 #[test]
-fn approvals_wait_until_they_are_resolved_or_the_turn_ends() {
+fn checks_094_and_095_approvals_wait_until_they_are_resolved_or_the_turn_ends() {
     let open = vec![
         turn_start(),
         asked("r1", "c1"),
