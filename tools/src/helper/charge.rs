@@ -68,6 +68,9 @@ struct Ending {
     begun: Instant,
     grace: Duration,
     asked: HashMap<i32, u64>,
+    /// When the newest of those that were asked first had started. What is newer may be
+    /// what the asked need to end in good order, such as the programs of a `trap`.
+    newest: Option<u64>,
     /// From when on members are killed.
     killing: Option<Instant>,
     pause: Duration,
@@ -182,7 +185,8 @@ impl Charge {
             .collect()
     }
 
-    /// Begins to end the tree: asks every member, and kills what is there after the grace.
+    /// Begins to end the tree: asks every member that is there, and kills what is there after
+    /// the grace.
     /// Said again it can only make the grace shorter.
     pub fn end(&mut self, grace: Duration) {
         match &mut self.ending {
@@ -192,6 +196,7 @@ impl Charge {
                     begun: Instant::now(),
                     grace,
                     asked: HashMap::new(),
+                    newest: None,
                     killing: None,
                     pause: Duration::from_millis(2),
                 });
@@ -218,18 +223,34 @@ impl Charge {
         }
     }
 
+    /// All are looked for before one is asked: a parent that ends starts new ones.
     fn ask(&mut self) -> Option<Duration> {
         let terminal = self.terminal;
         let ending = self.ending.as_mut()?;
         let begun = Instant::now();
+        let is_late =
+            |ending: &Ending| begun.elapsed() >= LOOK || ending.begun.elapsed() >= ending.grace;
+        let mut found = Vec::new();
         members::visit_descendants(own_pid(), |process| {
-            if begun.elapsed() >= LOOK || ending.begun.elapsed() >= ending.grace {
-                // What was not asked is killed.
+            if !process.dead
+                && !ending.asked.contains_key(&process.pid)
+                && ending.newest.is_none_or(|newest| process.started < newest)
+            {
+                found.push(*process);
+            }
+            // What is not asked is killed.
+            if is_late(ending) {
                 return ControlFlow::Break(());
             }
-            if process.dead || ending.asked.insert(process.pid, process.started).is_some() {
-                return ControlFlow::Continue(());
+            ControlFlow::Continue(())
+        });
+        let newest = found.iter().map(|process| process.started).max();
+        ending.newest = ending.newest.or(newest);
+        for process in &found {
+            if is_late(ending) {
+                break;
             }
+            ending.asked.insert(process.pid, process.started);
             if terminal {
                 // A shell with a terminal ignores the other request.
                 members::send(process, Signal::HUP);
@@ -237,8 +258,7 @@ impl Charge {
             members::send(process, Signal::TERM);
             // A stopped process does not see the request.
             members::send(process, Signal::CONT);
-            ControlFlow::Continue(())
-        });
+        }
         ending.pause = (ending.pause * 2).min(Duration::from_millis(50));
         Some(
             ending

@@ -319,6 +319,20 @@ async fn a_program_that_ends_on_request_is_not_killed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn what_a_program_starts_to_clean_up_is_let_be_within_the_grace() {
+    let bench = Bench::with_grace(Duration::from_secs(20));
+    let running = bench
+        .start("trap 'sleep 0.3 && bash -c \"echo cleaned > done\"; exit' TERM; echo $$ > pids; while :; do sleep 0.01; done")
+        .await;
+    bench.pids("pids", 1).await;
+    drop(running);
+    bench.processes.keepers.close();
+    bench.processes.keepers.wait().await;
+    let done = std::fs::read_to_string(bench.folder.path().join("done"));
+    assert_eq!(done.unwrap_or_default(), "cleaned\n");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_stopped_program_ends_too() {
     let bench = Bench::with_grace(Duration::from_secs(20));
     let running = bench.start("echo $$ > pids; kill -STOP $$").await;
