@@ -424,7 +424,12 @@ impl Terminal {
                 tokio::select! {
                     finished = &mut finished => break finished,
                     read = pty.read(&mut chunk) => match read {
-                        Ok(read) => self.take(chunk.get(..read).unwrap_or_default(), &pty),
+                        Ok(read) => {
+                            self.take(chunk.get(..read).unwrap_or_default(), &pty);
+                            // Of a program that writes without end a read never waits, and
+                            // what this worker is to do next waits for us: the stop, too.
+                            tokio::task::yield_now().await;
+                        }
                         Err(error) => {
                             tracing::warn!(%error, "a terminal cannot be read any more");
                             break finished.await;
@@ -486,8 +491,11 @@ impl Terminal {
         }
         let latest = Instant::now() + SETTLE;
         while changed.borrow_and_update().ended.is_none() {
-            let quiet = latest.min(Instant::now() + QUIET);
-            if !matches!(timeout_at(quiet, changed.changed()).await, Ok(Ok(()))) {
+            // A program that writes all the time always has a change, and of a change that
+            // is there a timeout that is over makes nothing.
+            let now = Instant::now();
+            let quiet = latest.min(now + QUIET);
+            if now >= latest || !matches!(timeout_at(quiet, changed.changed()).await, Ok(Ok(()))) {
                 return;
             }
         }

@@ -442,6 +442,23 @@ async fn a_flood_is_bounded_and_counted_and_does_not_stop_the_program() {
     desk.leave().await;
 }
 
+/// Such a program has always just written something.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_read_does_not_wait_for_a_program_that_never_stops_writing() {
+    let desk = Desk::new();
+    desk.opened("flood", &["yes"]).await;
+    desk.read_until("flood", "y").await;
+    let begun = Instant::now();
+    for _ in 0..4 {
+        let output = desk.read_for("flood", 100).await.unwrap();
+        assert!(output.text.contains('y'), "{}", output.text);
+    }
+    // Each settles for 0.3 s. Without a limit they took some seconds, as chance had it, and
+    // the end took half a minute.
+    desk.leave().await;
+    assert!(begun.elapsed() < Duration::from_secs(10));
+}
+
 #[tokio::test]
 async fn typing_does_not_wait_for_ever_on_a_program_that_takes_nothing_in() {
     let desk = Desk::new();
