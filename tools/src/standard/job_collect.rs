@@ -14,7 +14,7 @@ use crate::arguments;
 use crate::call::{CallContext, Failure, Output, Tool, harmless};
 use crate::definition::{Approval, Concurrency, Definition, Kind, Replay};
 use crate::standard::jobs;
-use crate::world::jobs::{Job, JobId};
+use crate::world::jobs::{Job, JobId, JobNote};
 use crate::world::process::SHOWN;
 use crate::world::process::capture::{Capture, CaptureLimits, Captured};
 use crate::world::process::clean::whole;
@@ -204,9 +204,20 @@ fn left_out(gathered: &Gathered) -> Vec<String> {
         ));
     }
     if gathered.missing > 0 {
+        // Files that somebody removed are gone just so; then a note says it, or nothing does.
+        let is_full = gathered
+            .job
+            .notes
+            .iter()
+            .any(|note| matches!(note, JobNote::Full { .. }));
         remarks.push(format!(
-            "{} bytes of the job's output were dropped before they were collected, since its spool was full",
-            gathered.missing
+            "{} bytes of the job's output were dropped before they were collected{}",
+            gathered.missing,
+            if is_full {
+                ", since its spool was full"
+            } else {
+                ""
+            }
         ));
     }
     remarks

@@ -174,9 +174,18 @@ async fn what_the_spool_dropped_is_told_on_its_own() {
     jobs.lose(&id, 9);
     let output = collect(&bench, &id).await;
     assert_eq!(output.text, "\n[... 9 bytes are gone here ...]\nkept\n");
+    // Its files may have been removed by hand.
     assert_eq!(
         output.remarks.last().unwrap(),
-        "9 bytes of the job's output were dropped before they were collected, since its spool was full"
+        "9 bytes of the job's output were dropped before they were collected"
+    );
+    jobs.write(&id, b"gone, too, and kept\n");
+    jobs.lose(&id, 9 + 5 + 11);
+    jobs.note(&id, JobNote::Full { room: 16 });
+    let output = collect(&bench, &id).await;
+    assert_eq!(
+        output.remarks.last().unwrap(),
+        "11 bytes of the job's output were dropped before they were collected, since its spool was full"
     );
 }
 

@@ -9,7 +9,9 @@ use async_trait::async_trait;
 use tokio::sync::{Notify, broadcast};
 use tokio_util::sync::CancellationToken;
 
-use crate::world::jobs::{Job, JobChange, JobError, JobId, JobOutput, JobRequest, JobState, Jobs};
+use crate::world::jobs::{
+    Job, JobChange, JobError, JobId, JobNote, JobOutput, JobRequest, JobState, Jobs,
+};
 use crate::world::process::Program;
 
 const LIMIT: usize = 8;
@@ -63,6 +65,10 @@ impl FakeJobs {
             row.lost = bytes;
             row.job.dropped = bytes;
         });
+    }
+
+    pub(crate) fn note(&self, id: &JobId, note: JobNote) {
+        self.change(id, |row| row.job.notes.push(note));
     }
 
     pub(crate) fn end(&self, id: &JobId, state: JobState) {
