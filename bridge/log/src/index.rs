@@ -122,6 +122,21 @@ pub struct JobRow {
     pub tail: String,
 }
 
+/// How often a rule let calls of one session run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RuleUse {
+    pub session: SessionId,
+    /// The folder that the session works in.
+    pub cwd: String,
+    /// The layer that held the rule then.
+    pub layer: String,
+    /// The rule's exact text.
+    pub rule: String,
+    /// Unix milliseconds of the last call.
+    pub last_at: u64,
+    pub uses: u64,
+}
+
 impl Index {
     /// Opens the index at `path`, or makes it. What it holds may be old until
     /// [`Index::refresh`].
@@ -295,6 +310,29 @@ impl Index {
              ORDER BY started_at, session, seq",
             params![session.map(SessionId::as_str), ended],
             job_row,
+        )
+    }
+
+    /// Which rules let calls run, by session, the latest last.
+    ///
+    /// # Errors
+    /// [`StoreError::Index`].
+    pub fn rule_uses(&self) -> Result<Vec<RuleUse>, StoreError> {
+        self.query(
+            "SELECT session, cwd, layer, rule, last_at, uses
+             FROM rule_uses JOIN sessions ON sessions.id = session
+             ORDER BY last_at, session, layer, rule",
+            [],
+            |row| {
+                Ok(RuleUse {
+                    session: id_at(row, 0)?,
+                    cwd: row.get(1)?,
+                    layer: row.get(2)?,
+                    rule: row.get(3)?,
+                    last_at: unsigned_at(row, 4)?,
+                    uses: unsigned_at(row, 5)?,
+                })
+            },
         )
     }
 

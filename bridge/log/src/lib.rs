@@ -39,7 +39,7 @@ pub use event::{
     Part, Payload, PromptBlock, RuleEffect, Severity, StepUsage, ToolSchema, TurnStatus, Verdict,
 };
 pub use id::{BadSessionId, SessionId};
-pub use index::{Index, JobRow, Page, PendingRow, SearchHit, SessionFilter, SessionRow};
+pub use index::{Index, JobRow, Page, PendingRow, RuleUse, SearchHit, SessionFilter, SessionRow};
 pub use layer::{FileLayer, RealFiles};
 pub use line::{FORMAT_VERSION, MAX_LINE_BYTES};
 pub use projection::editor::{self, EditorFold, EditorItem};

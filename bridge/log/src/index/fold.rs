@@ -7,7 +7,7 @@ use rusqlite::{Connection, OptionalExtension as _, Transaction, TransactionBehav
 
 use super::{signed, unsigned};
 use crate::error::StoreError;
-use crate::event::{Event, InjectedBy, JobOutcome, Part, Payload};
+use crate::event::{Allowance, Event, InjectedBy, JobOutcome, Part, Payload};
 use crate::id::SessionId;
 use crate::platform::FileIdentity;
 use crate::projection::UsageTotals;
@@ -259,6 +259,16 @@ fn apply_rows(transaction: &Transaction<'_>, id: &str, event: &Event) -> rusqlit
         | Payload::JobProgress { .. }
         | Payload::JobEnded { .. }
         | Payload::SessionForked { .. } => apply_job(transaction, id, event),
+        Payload::ToolStarted {
+            allowed: Some(Allowance::Rule { layer, rule }),
+            ..
+        } => transaction
+            .prepare_cached(
+                "INSERT INTO rule_uses VALUES (?1, ?2, ?3, ?4, 1)
+                 ON CONFLICT DO UPDATE SET last_at = max(last_at, excluded.last_at), uses = uses + 1",
+            )?
+            .execute(params![id, layer, rule, signed(event.at)])
+            .map(drop),
         Payload::TurnStart { .. } | Payload::TurnEnd { .. } => transaction
             .prepare_cached("DELETE FROM pending WHERE session = ?1")?
             .execute([id])
@@ -499,6 +509,7 @@ fn forget_in(transaction: &Transaction<'_>, id: &str) -> rusqlite::Result<()> {
         "DELETE FROM sessions WHERE id = ?1",
         "DELETE FROM pending WHERE session = ?1",
         "DELETE FROM jobs WHERE session = ?1",
+        "DELETE FROM rule_uses WHERE session = ?1",
         "DELETE FROM messages WHERE session = ?1",
     ] {
         transaction.prepare_cached(sql)?.execute([id])?;

@@ -17,12 +17,13 @@ use crate::error::StoreError;
 use crate::platform;
 
 /// Grows with every change of the tables or of what is folded into them.
-const VERSION: i64 = 2;
+const VERSION: i64 = 3;
 
 const TABLES: &str = "
     DROP TABLE IF EXISTS sessions;
     DROP TABLE IF EXISTS pending;
     DROP TABLE IF EXISTS jobs;
+    DROP TABLE IF EXISTS rule_uses;
     DROP TABLE IF EXISTS search;
     DROP TABLE IF EXISTS messages;
     CREATE TABLE sessions (
@@ -60,6 +61,12 @@ const TABLES: &str = "
         PRIMARY KEY (session, call_id)
     ) STRICT;
     CREATE INDEX jobs_running ON jobs (session) WHERE outcome IS NULL;
+    -- What let calls run, as `tool/started` names it.
+    CREATE TABLE rule_uses (
+        session TEXT NOT NULL, layer TEXT NOT NULL, rule TEXT NOT NULL,
+        last_at INTEGER NOT NULL, uses INTEGER NOT NULL,
+        PRIMARY KEY (session, layer, rule)
+    ) STRICT, WITHOUT ROWID;
     CREATE TABLE messages (
         row INTEGER PRIMARY KEY,
         session TEXT NOT NULL, seq INTEGER NOT NULL, at INTEGER NOT NULL,

@@ -4,7 +4,9 @@ use std::fs;
 use std::io::Write as _;
 
 use serde_json::json;
-use terret_log::{Index, Payload, SessionFilter, SessionId, StoreError, TurnStatus, Verdict};
+use terret_log::{
+    Allowance, Index, Payload, SessionFilter, SessionId, StoreError, TurnStatus, Verdict,
+};
 
 use crate::support::*;
 
@@ -319,6 +321,58 @@ fn pending_approvals_of_all_sessions_are_listed_until_settled() {
     first.append(turn_end(TurnStatus::Cancelled)).unwrap();
     index.refresh().unwrap();
     assert_eq!(waiting(&index), ["b/r2"]);
+}
+
+#[test]
+fn the_uses_of_rules_are_counted_and_go_with_their_session() {
+    let home = home();
+    let started = |call: &str, layer: &str, rule: &str| Payload::ToolStarted {
+        id: call.into(),
+        allowed: Some(Allowance::Rule {
+            layer: layer.into(),
+            rule: rule.into(),
+        }),
+    };
+    let mut log = home.session(
+        "s",
+        vec![
+            started("a", "user", "Bash(ls)"),
+            started("b", "user", "Bash(ls)"),
+            started("c", "session", "Bash(ls)"),
+            Payload::ToolStarted {
+                id: "d".into(),
+                allowed: Some(Allowance::Approval),
+            },
+        ],
+    );
+    let mut index = index(&home);
+    let uses = |index: &Index| -> Vec<(String, String, u64)> {
+        let mut uses: Vec<_> = index
+            .rule_uses()
+            .unwrap()
+            .into_iter()
+            .map(|row| (row.layer, row.rule, row.uses))
+            .collect();
+        uses.sort();
+        uses
+    };
+    let row = |layer: &str, uses| (layer.to_owned(), "Bash(ls)".to_owned(), uses);
+    assert_eq!(uses(&index), [row("session", 1), row("user", 2)]);
+    let first = index.rule_uses().unwrap();
+    assert!(first.iter().all(|row| row.cwd == "/project"), "{first:?}");
+    // What is new of the log is added to what was counted.
+    let at = log.append(started("e", "user", "Bash(ls)")).unwrap().at;
+    index.refresh().unwrap();
+    assert_eq!(uses(&index), [row("session", 1), row("user", 3)]);
+    let last = index.rule_uses().unwrap();
+    assert!(
+        last.iter()
+            .any(|row| row.layer == "user" && row.last_at == at)
+    );
+    drop(log);
+    home.store.delete(&id("s")).unwrap();
+    index.refresh().unwrap();
+    assert_eq!(uses(&index), []);
 }
 
 #[test]
