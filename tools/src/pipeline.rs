@@ -235,6 +235,19 @@ impl Pipeline {
         Some(self.decide(&checked))
     }
 
+    /// What the gate would say about a call, and what decides about it, without hooks.
+    ///
+    /// # Errors
+    /// Why it could be no call: there is no such tool, or its arguments do not fit.
+    pub fn ruling(&self, call: &Call) -> Result<Ruling, String> {
+        let policy = self.current_policy();
+        let tool = self.table.get(&call.name).cloned();
+        let tool = tool.ok_or_else(|| self.unknown(&policy, &call.name))?;
+        let checked = fit(call.clone(), tool, None)
+            .map_err(|result| result.content.err().unwrap_or_default())?;
+        Ok(self.rule(&checked))
+    }
+
     /// The policy of this moment.
     pub fn current_policy(&self) -> Arc<Policy> {
         Arc::clone(&self.policy.read().unwrap_or_else(PoisonError::into_inner))
@@ -269,25 +282,7 @@ impl Pipeline {
         if !policy.admits(&call.name) {
             return Err(CallResult::error(floor::refusal(&call.name)));
         }
-        let args = match &call.args {
-            Ok(args) => args.clone(),
-            Err(reason) => {
-                return Err(CallResult::error(format!(
-                    "the arguments of {} are not valid JSON: {reason}",
-                    call.name
-                )));
-            }
-        };
-        match arguments::check(&call.name, &tool.definition().parameters, args) {
-            Ok(checked) => Ok(Checked {
-                call,
-                tool,
-                args: checked.args,
-                remarks: checked.remarks,
-                says,
-            }),
-            Err(failure) => Err(CallResult::error(failure.0)),
-        }
+        fit(call, tool, says)
     }
 
     /// Step 3, without the asking.
@@ -314,13 +309,21 @@ impl Pipeline {
         // To leave plan mode is a person's decision alone.
         let spares =
             ruling.is_default() && insists.is_none() && definition.kind != Kind::SwitchMode;
-        if let Some(reason) = insists {
-            ruling.decision = policy.insist(ruling.decision, reason);
+        let mut insist = |why: String| {
+            let decision = policy.insist(ruling.decision.clone(), why);
+            if let Decision::Ask { reason, .. } = &decision
+                && decision != ruling.decision
+            {
+                ruling.why.clone_from(reason);
+                ruling.by = Decider::Tool;
+            }
+            ruling.decision = decision;
+        };
+        if let Some(why) = insists {
+            insist(why);
         }
         match &checked.says {
-            Some(HookSays::Ask(reason)) => {
-                ruling.decision = policy.insist(ruling.decision, reason.clone());
-            }
+            Some(HookSays::Ask(reason)) => insist(reason.clone()),
             Some(HookSays::Allow) if spares && matches!(ruling.decision, Decision::Ask { .. }) => {
                 ruling.decision = Decision::Run;
                 ruling.by = Decider::Hook;
@@ -470,6 +473,29 @@ impl Pipeline {
             return format!("no tool named {shown}; there are no tools");
         }
         format!("no tool named {shown}; there are {}", names.join(", "))
+    }
+}
+
+/// The call with its arguments as the tool takes them.
+fn fit(call: Call, tool: Arc<dyn Tool>, says: Option<HookSays>) -> Result<Checked, CallResult> {
+    let args = match &call.args {
+        Ok(args) => args.clone(),
+        Err(reason) => {
+            return Err(CallResult::error(format!(
+                "the arguments of {} are not valid JSON: {reason}",
+                call.name
+            )));
+        }
+    };
+    match arguments::check(&call.name, &tool.definition().parameters, args) {
+        Ok(checked) => Ok(Checked {
+            call,
+            tool,
+            args: checked.args,
+            remarks: checked.remarks,
+            says,
+        }),
+        Err(failure) => Err(CallResult::error(failure.0)),
     }
 }
 

@@ -48,6 +48,9 @@ pub(crate) enum Command {
     Inbox(InboxArgs),
     /// List, read and stop background jobs
     Jobs(JobsArgs),
+    /// List, add, try and take back rules
+    #[command(subcommand)]
+    Rules(RulesCommand),
     /// Check this installation and say what works
     Doctor,
     /// Store and list the keys of model providers
@@ -211,6 +214,128 @@ pub(crate) enum JobsCommand {
         /// The job: its id, or the beginning of just one
         id: String,
     },
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum RulesCommand {
+    /// List the rules that hold in a folder, with origin, last use and expiry
+    List {
+        /// Print a line of JSON for each
+        #[arg(long)]
+        json: bool,
+        /// The folder [default: the current one]
+        #[arg(long, value_name = "DIR")]
+        cwd: Option<PathBuf>,
+        /// With the session's own rules: its id, or the beginning of just one
+        #[arg(long, value_name = "ID")]
+        session: Option<String>,
+    },
+    /// Add a rule; running sessions go by it from their next call on
+    Add(RulesAddArgs),
+    /// Take a rule back; what it covered is asked again from the next call on
+    Revoke {
+        /// Its number in `terret rules list`, or its exact text
+        rule: String,
+        #[command(flatten)]
+        layer: LayerArgs,
+        /// The folder whose project is meant [default: the current one]
+        #[arg(long, value_name = "DIR")]
+        cwd: Option<PathBuf>,
+    },
+    /// Say what would become of a command, under the rules in force or those given here
+    Test(RulesTestArgs),
+    /// Judge the calls of past sessions under the rules in force and those given here
+    Replay(RulesReplayArgs),
+}
+
+/// Which file of rules is meant.
+#[derive(Debug, Clone, Copy, Args)]
+pub(crate) struct LayerArgs {
+    /// The rules of all projects, in config.toml
+    #[arg(long, conflicts_with = "project")]
+    pub user: bool,
+    /// The rules of this project alone, in the state folder
+    #[arg(long)]
+    pub project: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RulesAddArgs {
+    /// Such as `Bash(cargo test:*)`, `Edit(src/**)` or `WebFetch(domain:docs.rs)`
+    pub rule: String,
+    /// Without either it holds in this project alone
+    #[command(flatten)]
+    pub layer: LayerArgs,
+    /// Always ask about what it covers, instead of allowing it
+    #[arg(long, conflicts_with = "deny")]
+    pub ask: bool,
+    /// Never allow what it covers
+    #[arg(long)]
+    pub deny: bool,
+    /// Until when it holds: a date, to its end, or a moment such as 2027-01-31T08:00:00Z
+    #[arg(long, value_name = "DATE", conflicts_with = "length")]
+    pub expires: Option<String>,
+    /// For how long it holds, such as 90m, 8h or 30d
+    #[arg(long = "for", value_name = "LENGTH", id = "length")]
+    pub length: Option<String>,
+    /// The folder whose project is meant [default: the current one]
+    #[arg(long, value_name = "DIR")]
+    pub cwd: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RulesTestArgs {
+    /// A command line, as the Bash tool gets it
+    #[arg(
+        value_name = "LINE",
+        required_unless_present = "tool",
+        conflicts_with = "tool",
+        allow_hyphen_values = true
+    )]
+    pub line: Option<String>,
+    /// A rule that allows; may be given several times. With any rule given, only those count
+    #[arg(long, value_name = "RULE")]
+    pub allow: Vec<String>,
+    /// A rule that asks
+    #[arg(long, value_name = "RULE")]
+    pub ask: Vec<String>,
+    /// A rule that denies
+    #[arg(long, value_name = "RULE")]
+    pub deny: Vec<String>,
+    /// Another tool than Bash
+    #[arg(long, value_name = "NAME", requires = "args")]
+    pub tool: Option<String>,
+    /// Its arguments as JSON
+    #[arg(long, value_name = "JSON", requires = "tool")]
+    pub args: Option<String>,
+    /// The folder of the session [default: the current one]
+    #[arg(long, value_name = "DIR")]
+    pub cwd: Option<PathBuf>,
+    /// The mode of the session [default: config.toml's]
+    #[arg(long, value_name = "MODE")]
+    pub mode: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RulesReplayArgs {
+    /// A proposed rule that allows; may be given several times
+    #[arg(long, visible_alias = "rule", value_name = "RULE")]
+    pub allow: Vec<String>,
+    /// A proposed rule that asks
+    #[arg(long, value_name = "RULE")]
+    pub ask: Vec<String>,
+    /// A proposed rule that denies
+    #[arg(long, value_name = "RULE")]
+    pub deny: Vec<String>,
+    /// Only this session: its id, or the beginning of just one; may be given several times
+    #[arg(long, value_name = "ID")]
+    pub session: Vec<String>,
+    /// The most calls and rules to list of each kind
+    #[arg(long, default_value_t = 20, value_name = "N")]
+    pub limit: usize,
+    /// Print one JSON object
+    #[arg(long)]
+    pub json: bool,
 }
 
 #[derive(Debug, Subcommand)]

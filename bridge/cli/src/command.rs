@@ -7,5 +7,6 @@ pub(crate) mod demo;
 pub(crate) mod doctor;
 pub(crate) mod inbox;
 pub(crate) mod jobs;
+pub(crate) mod rules;
 pub(crate) mod run;
 pub(crate) mod sessions;

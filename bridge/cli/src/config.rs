@@ -78,6 +78,9 @@ pub(crate) struct PolicyConfig {
     pub allow: Vec<RuleEntry>,
     pub ask: Vec<RuleEntry>,
     pub deny: Vec<RuleEntry>,
+    /// Settings files of Claude Code whose permissions count as rules: of the user with `/`
+    /// or `~/`, of each project without.
+    pub claude_settings: Vec<String>,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]

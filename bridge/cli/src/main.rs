@@ -2,6 +2,7 @@
 //! environment and decides what goes to standard output.
 
 mod args;
+mod claude;
 mod command;
 mod config;
 mod credentials;
@@ -137,6 +138,10 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Jobs(args) => {
             command::jobs::run(&setup.paths, &environment, args.command, &mut out)?;
             finish(out)
+        }
+        Command::Rules(command) => {
+            let code = command::rules::run(&setup, &environment, command, &mut out)?;
+            finish(out).map(|_| code)
         }
         Command::Doctor => {
             let healthy = command::doctor::run(&setup, &environment, log_problem, &mut out)?;

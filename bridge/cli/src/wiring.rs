@@ -6,13 +6,14 @@ use std::time::Duration;
 
 use secrecy::{ExposeSecret as _, SecretString};
 use terret_engine::external_hooks::{ExternalHook, HookEntry};
+use terret_engine::grants::StoredRule;
 use terret_engine::room::log::{Clock as _, Scrubber, SystemClock};
 use terret_engine::room::models::{
     KeySource, Kind, ModelName, ProviderSettings, Registry, ThinkingLevel,
 };
 use terret_engine::room::tools::floor::Floor;
 use terret_engine::room::tools::mode::Mode;
-use terret_engine::room::tools::rules::{self, Effect, RuleSet, Scope};
+use terret_engine::room::tools::rules::{self, Effect, Rule, RuleSet, Scope};
 use terret_engine::room::tools::table::Table;
 use terret_engine::room::tools::world::sandbox::choice::{Choice, SandboxSettings};
 use terret_engine::room::tools::world::sandbox::docker::{DockerSettings, DockerUser};
@@ -25,6 +26,7 @@ use terret_engine::{
     Settings,
 };
 
+use crate::claude;
 use crate::config::{self, Config, ConfigError, Origin};
 use crate::credentials::{self, Asking, CredentialsFile, Keyring, Lock, MASTER, Place, StoredKey};
 use crate::paths::{Environment, Paths};
@@ -153,7 +155,7 @@ impl Setup {
                 Some(patterns) => patterns.clone(),
                 None => Floor::default().patterns().to_vec(),
             },
-            rules: self.rules()?,
+            rules: self.rules(environment)?,
             limits: Limits {
                 max_agents: loops.max_agents.unwrap_or(defaults.max_agents),
                 max_steps: loops.max_steps.unwrap_or(defaults.max_steps),
@@ -347,25 +349,42 @@ impl Setup {
         }
     }
 
-    fn rules(&self) -> Result<RuleSet, ConfigError> {
+    /// The rules that hold in every folder: those that come with us, those of the file, and
+    /// those of the settings files that it names. Expired ones are left out.
+    fn rules(&self, environment: &dyn Environment) -> Result<RuleSet, ConfigError> {
+        let now = SystemClock.now_ms();
+        let mut rules = rules::builtin::rules();
+        for (stored, rule) in self.stored_rules()? {
+            if !stored.is_expired(now) {
+                rules.push(rule);
+            }
+        }
+        for file in claude::users(&self.config.policy.claude_settings, environment) {
+            match file.read(Scope::User) {
+                Ok(imported) => rules.extend(imported.rules),
+                Err(error) => return Err(self.wrong(Origin::Key(claude::KEY), error.to_string())),
+            }
+        }
+        Ok(rules.into())
+    }
+
+    /// The rules of the file, each as it is kept and as it is parsed.
+    pub(crate) fn stored_rules(&self) -> Result<Vec<(StoredRule, Rule)>, ConfigError> {
         let policy = &self.config.policy;
         let kinds = [
             ("policy.deny", &policy.deny, Effect::Deny),
             ("policy.ask", &policy.ask, Effect::Ask),
             ("policy.allow", &policy.allow, Effect::Allow),
         ];
-        let mut rules = rules::builtin::rules();
-        let now = SystemClock.now_ms();
+        let mut rules = Vec::new();
         for (key, entries, effect) in kinds {
             for entry in entries {
                 let stored = entry.clone().stored(effect);
                 let rule = self.value(Origin::Key(key), stored.rule(Scope::User))?;
-                if !stored.is_expired(now) {
-                    rules.push(rule);
-                }
+                rules.push((stored, rule));
             }
         }
-        Ok(rules.into())
+        Ok(rules)
     }
 
     fn notify(&self) -> Result<Option<Notify>, ConfigError> {

@@ -9,7 +9,10 @@ mod date;
 mod disk;
 mod entry;
 mod project;
+pub mod replay;
 mod splice;
+pub mod standing;
+mod suggest;
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -22,6 +25,7 @@ use toml::Spanned;
 pub use date::{parse_duration, parse_expiry};
 pub use entry::RuleEntry;
 pub use project::project_root;
+pub use suggest::Suggestion;
 
 use disk::Links;
 use splice::{Place, SpliceError};
