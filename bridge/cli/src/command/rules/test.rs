@@ -124,6 +124,7 @@ fn decider(by: &Decider) -> String {
         Decider::Plan => "the mode `plan`".to_owned(),
         Decider::Protection(_) => "the file's protection".to_owned(),
         Decider::Mode(mode) => format!("the mode `{}`, since no rule speaks", mode.name()),
+        Decider::Hook => "a hook, since no rule speaks".to_owned(),
         Decider::Tool => "the tool itself, since no rule speaks".to_owned(),
     }
 }
