@@ -331,6 +331,48 @@ async fn r099_and_check_154_a_job_outlives_a_killed_agent_and_is_collected_as_if
     assert_eq!(listed, "");
 }
 
+/// The same by Bash, whose call is the job's card, confined as commands are here.
+#[tokio::test]
+async fn r099_a_command_in_the_background_outlives_a_killed_agent() {
+    let command =
+        "echo before; echo up > up; while [ ! -e over ]; do sleep 0.05; done; echo after; exit 5";
+    let args = json!({ "command": command, "run_in_background": true });
+    let script = Script::new()
+        .reply(Reply::on("^go$").call_as("b1", "Bash", args))
+        .reply(Reply::on("").say("done"));
+    let bench = Bench::new("", script);
+    let editor = group_leader(&bench).await;
+    let session = editor.new_session(bench.workspace.root()).await.unwrap();
+    editor.prompt(&session, "go").await.unwrap();
+    assert_eq!(file_text(&bench.workspace.path("up")).await, "up\n");
+    kill_group(&editor).await;
+    let [id] = <[String; 1]>::try_from(ids(&bench, &session).await).unwrap();
+    let listed = bench.terret(&["jobs", "list", "--json"]).await.ok();
+    let row: Value = serde_json::from_str(&listed).unwrap();
+    assert_eq!((&row["id"], &row["running"]), (&json!(id), &json!(true)));
+
+    bench.rescript(collecting(&id));
+    let second = loaded(&bench, &session).await;
+    assert_eq!(status_of(&second, 0, "b1"), "in_progress");
+    bench.workspace.write("over", "").unwrap();
+    let update = card(&second, 0, "b1", "failed").await;
+    let content = update["content"].to_string();
+    assert!(content.contains("exited with status 5"), "{content}");
+    second.prompt(&session, "collect").await.unwrap();
+    let events = bench.events(&session).await;
+    let result = last(&events, "tool/result")["content"].as_str().unwrap();
+    assert!(result.starts_with("before\nafter\n"), "{result}");
+    assert_eq!(count(&events, "job/started"), 1);
+    assert_eq!(count(&events, "job/ended"), 1);
+    // Asked for once, in the life before: no command ran a second time.
+    let calls = |kind: &str| {
+        let of_kind = events.iter().filter(|event| event["type"] == kind);
+        let of_call = |event: &&Value| event["payload"].to_string().contains("\"b1\"");
+        of_kind.filter(of_call).count()
+    };
+    assert_eq!((calls("tool/started"), calls("tool/result")), (1, 1));
+}
+
 #[tokio::test]
 async fn r099_what_became_of_a_job_without_an_agent_is_on_its_card_when_the_session_is_loaded() {
     let bench = unconfined(

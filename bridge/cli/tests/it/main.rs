@@ -19,11 +19,13 @@ mod ending;
 mod environment;
 mod inbox;
 mod jobs;
+mod reach;
 mod run;
 mod secrets;
 mod sessions;
 mod streams;
 mod support;
+mod upgrade;
 mod wire;
 
 /// A file that is not named above would be no test at all.

@@ -85,7 +85,12 @@ impl Bench {
 
     /// The program in the project, with this home and nothing of the person's own.
     pub(crate) fn command(&self) -> Command {
-        let mut command = Command::new(TERRET);
+        self.command_of(Path::new(TERRET))
+    }
+
+    /// As [`Self::command`], by another file of the program.
+    pub(crate) fn command_of(&self, program: &Path) -> Command {
+        let mut command = Command::new(program);
         command
             .arg("--home")
             .arg(self.home())
