@@ -329,7 +329,13 @@ pub fn catalogue() -> &'static [EventType] {
         ),
         own(
             "tool/started",
-            &[must("id", "the call")],
+            &[
+                must("id", "the call"),
+                may(
+                    "allowed",
+                    "what let it run: `rule` with its `layer` and text, `approval`, `mode`, `tool` (needs no decision) or `hook`",
+                ),
+            ],
             "loop, when the gate has passed: the effect may have begun",
             "editor, resume",
         ),
@@ -435,13 +441,10 @@ pub fn catalogue() -> &'static [EventType] {
                 may("title", "what is asked for, in one line"),
                 must("reason", "why it is asked"),
                 may("preview", "the changes that it would make"),
-                may(
-                    "offered_rule",
-                    "the rule that `allow for this session` would add",
-                ),
+                may("offered_rule", "the rule that an `always` would add"),
                 may(
                     "stage",
-                    "`escalation`: one more run of a call that has run, with more reach; without it, the call itself",
+                    "`escalation`: one more run of a call that has run, with more reach; `leave_plan`: carrying a plan out; `trust`: what a repository brings; without it, the call itself",
                 ),
             ],
             "gate, before anyone is asked",
@@ -455,6 +458,10 @@ pub fn catalogue() -> &'static [EventType] {
                 must("verdict", "`approved`, `denied` or `cancelled`"),
                 may("reason", "what the person said"),
                 must("by", "`editor`, `inbox`, `rule:<id>`, `cancel` or `nobody`"),
+                may(
+                    "scope",
+                    "how far a yes reaches beyond the call: `session` or `project`",
+                ),
             ],
             "gate",
             "editor, inbox, resume",
@@ -472,6 +479,11 @@ pub fn catalogue() -> &'static [EventType] {
                 must("rule", "its exact text"),
                 must("effect", "`allow`, `ask` or `deny`"),
                 must("by", "who added it"),
+                may("approval", "the request that it came from"),
+                may(
+                    "expires",
+                    "Unix milliseconds after which it counts for nothing",
+                ),
             ],
             "engine",
             "gate",

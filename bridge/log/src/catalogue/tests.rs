@@ -58,7 +58,11 @@ fn samples() -> Vec<(&'static str, Value, Value)> {
             json!({"parts": []}),
         ),
         same("tool/call", json!({"id": "c", "name": "n", "args": {}})),
-        same("tool/started", json!({"id": "c"})),
+        (
+            "tool/started",
+            json!({"id": "c", "allowed": {"how": "rule", "layer": "project", "rule": "Bash(ls)"}}),
+            json!({"id": "c"}),
+        ),
         same("tool/output", json!({"id": "c", "text": "x"})),
         (
             "tool/result",
@@ -99,12 +103,15 @@ fn samples() -> Vec<(&'static str, Value, Value)> {
         ),
         (
             "approval/resolved",
-            json!({"id": "a", "call_id": "c", "verdict": "denied", "reason": "r", "by": "editor"}),
+            json!({"id": "a", "call_id": "c", "verdict": "denied", "reason": "r", "by": "editor",
+                   "scope": "project"}),
             json!({"id": "a", "call_id": "c", "verdict": "approved", "by": "editor"}),
         ),
         same("policy/updated", json!({"patterns": ["*"]})),
-        same(
+        (
             "rule/added",
+            json!({"id": "r", "rule": "Bash", "effect": "allow", "by": "editor", "approval": "a",
+                   "expires": 1}),
             json!({"id": "r", "rule": "Bash", "effect": "allow", "by": "editor"}),
         ),
         same("rule/removed", json!({"id": "r", "by": "editor"})),
