@@ -11,6 +11,7 @@ pub mod guess;
 mod helper_file;
 pub mod landlock;
 pub mod order;
+mod passing;
 pub mod report;
 #[cfg(test)]
 mod testing;

@@ -2,8 +2,8 @@
 //! processes, names and the network, and our helper inside it adds Landlock and seccomp.
 //!
 //! What is not named is not there. The program's own root is empty memory, then come the
-//! system and the toolchains read-only, an empty home folder with the few settings that
-//! tools need, private `/tmp` and `/run`, the roots, and over them whatever is protected
+//! system and the toolchains read-only, a read-only home folder with the few settings that
+//! tools need and room for what they write by themselves, private `/tmp` and `/run`, the roots, and over them whatever is protected
 //! or kept back. Bubblewrap is not told to die with its parent: what a command leaves
 //! running is to be seen and named when its leader ends, and the supervisor, which has
 //! the whole tree in charge, is what ends it.
@@ -16,6 +16,7 @@ use crate::world::sandbox::guarded::guarded;
 use crate::world::sandbox::guess::SeenRoots;
 use crate::world::sandbox::helper_file::HelperFile;
 use crate::world::sandbox::order::{HELPER, Order, Sockets};
+use crate::world::sandbox::passing::PASSING;
 use crate::world::sandbox::{
     Denial, Network, Reach, Sandbox, SandboxRefusal, SandboxRequest, Wrapped,
 };
@@ -212,6 +213,12 @@ impl View {
         if let Some(home) = &self.home {
             mounts.at("--tmpfs", home);
         }
+        if let Some(home) = self.own_home() {
+            let folders = PASSING.iter().map(|name| home.join(name));
+            for folder in folders.filter(|folder| !self.is_link(folder)) {
+                mounts.at("--tmpfs", folder);
+            }
+        }
         for (link, target) in &self.links {
             mounts.onto("--symlink", target, link);
         }
@@ -245,8 +252,24 @@ impl View {
         for path in self.secrets.iter().filter(|path| path.is_dir()) {
             mounts.at("--remount-ro", path);
         }
+        if let Some(home) = self.own_home() {
+            mounts.at("--remount-ro", home);
+        }
         mounts.onto("--ro-bind", helper, &Path::new(INSIDE).join(HELPER));
         mounts.at("--remount-ro", "/");
+    }
+
+    /// The home folder where it is memory, and not a part of what the program may see.
+    fn own_home(&self) -> Option<&Path> {
+        let is_shown = |home: &Path| {
+            let mut shown = self.readable.iter().chain(&self.writable);
+            shown.any(|path| home.starts_with(path))
+        };
+        self.home.as_deref().filter(|home| !is_shown(home))
+    }
+
+    fn is_link(&self, path: &Path) -> bool {
+        self.links.iter().any(|(link, _)| link == path)
     }
 
     /// What is mounted below `/tmp` needs folders there, which lie in the session's own

@@ -160,19 +160,44 @@ fn temporary_folders_home_and_sockets_of_the_system_are_private() {
     in_bwrap(|place, bwrap| {
         let ran = place.shell(
             bwrap,
-            "echo one > /tmp/terret-private; echo two > ~/made; echo three > /var/tmp/terret-private; \
+            "echo one > /tmp/terret-private; echo two > ~/.cache/made; echo three > /var/tmp/terret-private; \
              echo four > /dev/shm/terret-private; ls -A /run ~ | sort",
         );
         assert!(ran.is_ok(), "{ran:?}");
         assert!(!std::path::Path::new("/tmp/terret-private").exists());
         assert!(!std::path::Path::new("/dev/shm/terret-private").exists());
-        assert!(!place.home.join("made").exists());
+        assert!(!place.home.join(".cache/made").exists());
         assert!(place.reach.temporary.join("terret-private").exists());
         assert!(!ran.text.contains("dbus"), "{ran:?}");
         fails(place, bwrap, "echo no > /made");
         fails(place, bwrap, "echo no > /usr/made");
         fails(place, bwrap, "echo no > /etc/made");
         fails(place, bwrap, "echo no > /run/terret/terret-sandbox");
+    });
+}
+
+/// What is not there when the command has ended must not look as if it had been kept.
+#[test]
+fn what_is_moved_out_of_the_workspace_is_refused_and_not_lost() {
+    in_bwrap(|place, bwrap| {
+        let root = place.home.join("work/here");
+        std::fs::create_dir_all(&root).unwrap();
+        std::fs::write(root.join("kept"), "kept").unwrap();
+        let reach = Reach {
+            roots: vec![root.clone()],
+            ..place.reach.clone()
+        };
+        for script in [
+            "mv kept ~/kept",
+            "mv kept ../kept",
+            "mkdir ../new",
+            "mv kept ~",
+        ] {
+            let ran = place.run_in(bwrap, &["bash", "-c", script], &reach, &root);
+            assert!(!ran.is_ok(), "{script}: {ran:?}");
+            assert!(ran.text.contains("Read-only file system"), "{ran:?}");
+            assert!(root.join("kept").exists(), "{script}");
+        }
     });
 }
 
