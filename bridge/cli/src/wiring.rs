@@ -21,6 +21,7 @@ use terret_engine::room::tools::world::sandbox::ground::Ground;
 use terret_engine::room::tools::world::web::WebSettings;
 use terret_engine::room::tools::world::web::address::Addresses;
 use terret_engine::room::tools::world::web::host::HostPattern;
+use terret_engine::trust::Source;
 use terret_engine::{
     EngineParts, HookSettings, JobSettings, JobsTurn, Limits, NOTIFY_AFTER, Notify, Places,
     Settings,
@@ -178,6 +179,7 @@ impl Setup {
             environment_allow: config.environment.allow.clone(),
             environment_hide: self.key_variables(environment),
             sandbox: self.sandbox(environment)?,
+            project_sources: vec![Source::Config],
             hooks: HookSettings {
                 calls: self.hooks()?,
                 notify: self.notify()?,

@@ -33,6 +33,7 @@ use crate::project_rules::Projects;
 use crate::session::{SessionHandle, SessionParts, Shared};
 use crate::settings::{Places, Settings};
 use crate::step::Models;
+use crate::trust::ProjectTrust;
 use crate::turn::TurnParts;
 
 /// What an engine is made of.
@@ -557,6 +558,7 @@ impl Engine {
             Arc::clone(&core),
             Arc::clone(&settings),
             self.0.projects.of(&self.0.places.state, &root),
+            Arc::new(ProjectTrust::new(&self.0.places.state, root)),
             Arc::clone(&self.0.clock),
         ));
         denied.bind(world.cwd(), policy.shared());

@@ -3,7 +3,8 @@
 //! have them from other agents.
 //!
 //! A hook of the user's acts for the user: it runs outside of the sandbox, in the session's
-//! folder, with the scrubbed environment. What it says stands before rules and floor, and
+//! folder, with the scrubbed environment. One that a project brings and the user trusts runs
+//! in the sandbox and allows nothing. What it says stands before rules and floor, and
 //! those after it ([`terret_tools::pipeline`]). Hooks run one after another in the order
 //! in which they are configured, so that each sees what those before it made of the call;
 //! the first that refuses ends that.
@@ -31,7 +32,9 @@ use crate::core::Core;
 use crate::policy::{SessionPolicy, mode_of};
 
 use answer::{Said, Verdict, understand};
-pub use setting::{ExternalHook, HookCommand, HookEntry, HookError, HookEvent, Matcher, OnFailure};
+pub use setting::{
+    ExternalHook, HookCommand, HookEntry, HookError, HookEvent, HookOrigin, Matcher, OnFailure,
+};
 
 /// Bytes of an answer. Beyond it there is no answer.
 const MOST_OUTPUT: usize = 1 << 20;
@@ -167,7 +170,10 @@ impl ExternalHooks {
             cwd,
             environment,
             input: None,
-            confinement: Confinement::Outside,
+            confinement: match hook.origin {
+                HookOrigin::User => Confinement::Outside,
+                HookOrigin::Project => Confinement::default(),
+            },
         };
         let told = self.told(hook.event, call, result);
         let exchange = Exchange {
@@ -299,6 +305,8 @@ impl CallHook for ExternalHooks {
                 self.state().rewritten.insert(call.id.clone());
             }
             let heard = match said.verdict {
+                // To allow is the user's own.
+                Some(Verdict::Allow) if hook.origin == HookOrigin::Project => continue,
                 Some(Verdict::Allow) => HookSays::Allow,
                 Some(Verdict::Ask) => HookSays::Ask(match said.reason {
                     Some(reason) => format!("a hook asks for it: {reason}"),

@@ -31,6 +31,7 @@ mod status;
 mod step;
 mod system_prompt;
 mod title;
+pub mod trust;
 mod turn;
 
 pub use approvals::{AFTER_PLAN, Decision};

@@ -15,6 +15,7 @@ use crate::core::Core;
 use crate::external_hooks::ExternalHook;
 use crate::project_rules::ProjectRules;
 use crate::settings::Settings;
+use crate::trust::ProjectTrust;
 
 pub(crate) struct SessionPolicy {
     core: Arc<Core>,
@@ -24,6 +25,7 @@ pub(crate) struct SessionPolicy {
     /// What the sandbox was last found to be; not isolating until it was looked at.
     isolated: AtomicBool,
     project: Arc<ProjectRules>,
+    trust: Arc<ProjectTrust>,
     clock: Arc<dyn Clock>,
     /// Unix milliseconds at which a rule that was derived stops to count.
     expires: AtomicU64,
@@ -34,6 +36,7 @@ impl SessionPolicy {
         core: Arc<Core>,
         settings: Arc<Settings>,
         project: Arc<ProjectRules>,
+        trust: Arc<ProjectTrust>,
         clock: Arc<dyn Clock>,
     ) -> Self {
         let policy = Self {
@@ -42,6 +45,7 @@ impl SessionPolicy {
             shared: Arc::default(),
             isolated: AtomicBool::new(false),
             project,
+            trust,
             clock,
             expires: AtomicU64::new(u64::MAX),
         };
@@ -62,11 +66,19 @@ impl SessionPolicy {
     /// Takes up what other processes made of the project's rules, and lets go of what has
     /// expired. Before calls are judged, so that a revoked rule lets nothing run any more.
     pub(crate) async fn freshen(&self) {
-        let project = Arc::clone(&self.project);
+        let (project, trust) = (Arc::clone(&self.project), Arc::clone(&self.trust));
+        let settings = self.settings();
         match tokio::task::spawn_blocking(move || {
             let changes = project.subscribe();
             let loaded = project.load();
-            (loaded, changes.has_changed().unwrap_or(false))
+            let has_changed = changes.has_changed().unwrap_or(false);
+            match trust.load(&settings) {
+                Ok(is_other) => (loaded, has_changed || is_other),
+                Err(error) => {
+                    tracing::warn!(%error, "nothing that the project brings is trusted");
+                    (loaded, true)
+                }
+            }
         })
         .await
         {
@@ -96,7 +108,16 @@ impl SessionPolicy {
 
     /// The hooks around calls, in the order in which they run.
     pub(crate) fn hooks(&self) -> Arc<[ExternalHook]> {
-        Arc::clone(&self.settings().hooks.calls)
+        let own = Arc::clone(&self.settings().hooks.calls);
+        match self.trust.hooks() {
+            brought if brought.is_empty() => own,
+            brought => own.iter().cloned().chain(brought).collect(),
+        }
+    }
+
+    /// What the project brings.
+    pub(crate) fn trust(&self) -> &Arc<ProjectTrust> {
+        &self.trust
     }
 
     /// New settings from config (check 86).
@@ -113,7 +134,8 @@ impl SessionPolicy {
         let settings = self.settings();
         let now = self.now();
         let isolated = self.isolated.load(Ordering::SeqCst);
-        let project = self.project.rules(now);
+        let mut project = self.project.rules(now);
+        project.extend(self.trust.rules(now));
         let (policy, expires) = self.core.state(|state| {
             let expires = state.rules.iter().filter_map(|rule| rule.expires);
             let next = expires.filter(|at| *at > now).min();

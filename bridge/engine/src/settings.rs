@@ -12,6 +12,7 @@ use terret_tools::world::jobs;
 use crate::external_hooks::ExternalHook;
 use crate::jobs::JobsTurn;
 use crate::notify::Notify;
+use crate::trust::Source;
 use terret_tools::world::sandbox::choice::SandboxSettings;
 use terret_tools::world::web::WebSettings;
 
@@ -51,6 +52,8 @@ pub struct Settings {
     pub sandbox: SandboxSettings,
     /// What may be fetched from the web, and how.
     pub web: WebSettings,
+    /// Files that count where a project brings them, once they are trusted.
+    pub project_sources: Vec<Source>,
     /// The user's own programs around calls and questions.
     pub hooks: HookSettings,
     /// Text that is added to the system prompt.

@@ -8,7 +8,9 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
 use futures::FutureExt as _;
-use terret_log::{HistoryRole, OwedCall, Part, Payload, SessionState, StepUsage, TurnStatus};
+use terret_log::{
+    ApprovalStage, HistoryRole, OwedCall, Part, Payload, SessionState, StepUsage, TurnStatus,
+};
 use terret_tools::call::{Answer, Approver as _, Call, Fault, Question, Stage};
 use terret_tools::definition::{Approval, Kind};
 use terret_tools::mode::Mode;
@@ -25,6 +27,7 @@ use crate::jobs::{JobsTurn, told_event};
 use crate::policy::SessionPolicy;
 use crate::status::{AgentStatus, TurnOutcome};
 use crate::step::{Models, StepEnd};
+use crate::trust;
 
 /// What a turn works with; all of it outlives the turn.
 pub(crate) struct TurnParts {
@@ -182,7 +185,11 @@ async fn resume_steps(parts: &TurnParts, stop: &Stop) -> Result<Ended, Fault> {
     let owed_any = !calls.is_empty();
     // The others were asked by what the crash ended, and nobody waits for their answer.
     parts.approvals.withdraw(
-        |request| !calls.iter().any(|call| call.id == request.call_id),
+        |request| {
+            // What the project brings is asked for before the next request.
+            request.stage != ApprovalStage::Trust
+                && !calls.iter().any(|call| call.id == request.call_id)
+        },
         "resume",
     )?;
     // A question that stands is shown already, and is answered as it was asked: whoever
@@ -309,6 +316,7 @@ async fn steps(
     let core = &parts.core;
     let mut first = first.map(Claim::Prompt);
     let mut asked_at = *step;
+    let mut is_settled = false;
     loop {
         if stop.token.is_cancelled() {
             if let Some(claim) = first.take() {
@@ -361,6 +369,16 @@ async fn steps(
         core.append_if(told_event)?;
         for input in claim {
             core.append(input.into_payload())?;
+        }
+        // The person's words are in the log by now, whatever becomes of the question.
+        if !std::mem::replace(&mut is_settled, true)
+            && trust::settle(parts, &stop.token).await? == trust::Settled::Cancelled
+        {
+            core.append(Payload::StepEnd {
+                n: *step,
+                usage: None,
+            })?;
+            return Ok(Ended::with(TurnStatus::Cancelled));
         }
         let end = crate::step::run(parts, &provider, &stop.token).await?;
         let answered = matches!(end, StepEnd::Answered { .. });

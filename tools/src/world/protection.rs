@@ -22,6 +22,9 @@ pub(super) const START_UP: &[&str] = &[
     ".inputrc",
 ];
 
+/// What people's hooks and permissions are in, of a `.claude` folder.
+const CLAUDE: &[&str] = &["settings.json", "settings.local.json", "hooks"];
+
 /// Why a path within a root is protected, if it is. `inside` is relative to that root.
 /// Names are compared without regard to case, since some file systems do so.
 pub fn reason(inside: &Path) -> Option<&'static str> {
@@ -38,6 +41,9 @@ pub fn reason(inside: &Path) -> Option<&'static str> {
             ".terret" => return Some("it configures Terret"),
             ".mcp.json" if last => return Some("it starts programs as tool servers"),
             ".envrc" if last => return Some("direnv runs it"),
+            ".claude" if matches!(after, [name, ..] if CLAUDE.contains(&name.as_str())) => {
+                return Some("hooks and permissions of agents lie there");
+            }
             ".vscode" if matches!(after, [file] if file == "tasks.json") => {
                 return Some("the editor runs its tasks");
             }

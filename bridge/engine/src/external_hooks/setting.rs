@@ -69,6 +69,17 @@ pub struct ExternalHook {
     pub argv: Vec<String>,
     pub timeout: Duration,
     pub on_failure: OnFailure,
+    pub origin: HookOrigin,
+}
+
+/// Whose hook it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum HookOrigin {
+    /// The user's own configuration names it.
+    User,
+    /// The project brings it. The agent may write what it runs, so it runs confined as
+    /// commands do, and what it allows counts for nothing.
+    Project,
 }
 
 /// Which tools a hook is about: their names joined by `|`, or a regular expression, which
@@ -120,6 +131,7 @@ impl HookEntry {
                 HookEvent::PreToolUse => OnFailure::Deny,
                 HookEvent::PostToolUse => OnFailure::Run,
             }),
+            origin: HookOrigin::User,
         })
     }
 
@@ -137,7 +149,7 @@ impl HookEntry {
             HookCommand::Line(line) => line.clone(),
             HookCommand::Program(argv) => argv.join(" "),
         };
-        format!("run outside of the sandbox {when} {tools}: {command}")
+        format!("run {when} {tools}: {command}")
     }
 }
 

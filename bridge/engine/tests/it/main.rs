@@ -32,6 +32,7 @@ mod sandbox;
 mod secrets;
 mod sessions;
 mod standing;
+mod trust;
 mod turns;
 
 /// A test file that nobody lists would never run.

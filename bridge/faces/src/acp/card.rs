@@ -7,6 +7,7 @@ use terret_acp::schema::v1;
 use terret_engine::SessionHandle;
 use terret_engine::room::tools::call::LEDGER_SEPARATOR;
 use terret_engine::room::tools::definition::Kind;
+use terret_engine::trust::QUESTION;
 use tokio::time::Instant;
 
 use super::diff::text_content;
@@ -348,6 +349,11 @@ impl Card {
         {
             contents.push(text_content(&ends(&plain(plan), CONTENT)));
         }
+        if self.name == QUESTION
+            && let Some(files) = self.args.get("files").and_then(Value::as_array)
+        {
+            contents.push(text_content(&ends(&trusting(files), CONTENT)));
+        }
         let hides = |content: &v1::ToolCallContent| match content {
             v1::ToolCallContent::Diff(diff) => hides(&diff.new_text),
             _ => false,
@@ -383,6 +389,20 @@ impl Output {
             self.cut = true;
         }
     }
+}
+
+/// All that files of a project would do: nobody trusts what they cannot read.
+fn trusting(files: &[Value]) -> String {
+    let mut text = String::new();
+    for file in files {
+        let name = file.get("file").and_then(Value::as_str).unwrap_or_default();
+        text.push_str(&format!("`{}` would:\n", plain(name)));
+        let would = file.get("would").and_then(Value::as_array);
+        for line in would.into_iter().flatten().filter_map(Value::as_str) {
+            text.push_str(&format!("- {}\n", plain(line)));
+        }
+    }
+    text
 }
 
 /// Whether a call is to start a job. Its last lines take the place of those before them,

@@ -15,6 +15,7 @@ use terret_engine::room::log::{
     ApprovalStage, Event, FileChange, ImageRef, Payload, PlanEntry, PlanStatus, PromptBlock,
     Severity, UsageTotals, Verdict,
 };
+use terret_engine::trust::QUESTION;
 use terret_engine::{Engine, SessionHandle};
 use tokio::time::Instant;
 
@@ -581,7 +582,7 @@ impl View {
             && self
                 .cards
                 .get(call_id)
-                .is_some_and(|card| card.name == "continue")
+                .is_some_and(|card| ["continue", QUESTION].contains(&card.name.as_str()))
         {
             // No tool will ever give this card a result.
             let status = match verdict {

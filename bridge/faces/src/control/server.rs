@@ -296,7 +296,8 @@ fn pending(session: &SessionHandle) -> Vec<PendingItem> {
         .into_iter()
         .map(|request| {
             let tool = session.table().get(&request.name);
-            let title = tool.map_or_else(|| request.name.clone(), |tool| tool.title(&request.args));
+            let title =
+                tool.map_or_else(|| request.title.clone(), |tool| tool.title(&request.args));
             PendingItem {
                 session_id: session.id().as_str().to_owned(),
                 id: request.id,

@@ -138,6 +138,8 @@ fn files_that_run_code_later_are_protected() {
         ".mcp.json",
         "sub/.envrc",
         ".vscode/tasks.json",
+        ".claude/settings.json",
+        ".claude/hooks/check.sh",
         ".bashrc",
         "home/.zshrc",
         ".config/fish/config.fish",

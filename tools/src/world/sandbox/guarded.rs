@@ -29,6 +29,9 @@ const NAMES: &[&str] = &[".terret", ".mcp.json", ".envrc"];
 /// Two deep: the folder is pinned, or it could be moved away with what it holds.
 const NESTED: &[(&str, &str)] = &[
     (".vscode", "tasks.json"),
+    (".claude", "settings.json"),
+    (".claude", "settings.local.json"),
+    (".claude", "hooks"),
     (".config/fish", "config.fish"),
     (".config/fish", "conf.d"),
 ];

@@ -51,6 +51,7 @@ fn what_runs_code_later_is_read_only_and_cannot_be_moved_away() {
         for (folder, name) in [
             (".terret", "config.toml"),
             (".vscode", "tasks.json"),
+            (".claude/hooks", "check.sh"),
             (".", ".mcp.json"),
             (".", ".envrc"),
             (".", ".bashrc"),
@@ -72,6 +73,8 @@ fn what_runs_code_later_is_read_only_and_cannot_be_moved_away() {
             "rm -rf .terret; test ! -e .terret",
             "echo no > .vscode/tasks.json",
             "mv .vscode other",
+            "echo no > .claude/hooks/check.sh",
+            "mv .claude other",
             "echo no > .mcp.json",
             "rm -f .mcp.json",
             "echo no > new; mv new .envrc",
@@ -83,6 +86,7 @@ fn what_runs_code_later_is_read_only_and_cannot_be_moved_away() {
         for name in [
             ".terret/config.toml",
             ".vscode/tasks.json",
+            ".claude/hooks/check.sh",
             ".mcp.json",
             ".envrc",
             ".bashrc",
