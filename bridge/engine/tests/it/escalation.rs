@@ -212,14 +212,7 @@ async fn a_resumed_turn_runs_neither_the_call_nor_its_escalation_again() {
     let first = request(&session, ApprovalStage::Call).await;
     session.decide(&first, Decision::AllowOnce, "test").unwrap();
     request(&session, ApprovalStage::Escalation).await;
-    let id = session.id().clone();
-    engine.shutdown().await;
-    drop(session);
-    drop(engine);
-
-    let engine = harness.engine();
-    let session = engine.open_session(&id, None, None).await.unwrap();
-    session.attach(None);
+    let (_engine, session) = harness.restarted(engine, session).await;
     let outcome = prompt(&session, "go on").await;
     assert_eq!(outcome.status, TurnStatus::Completed);
     status(&session, AgentStatus::Idle).await;

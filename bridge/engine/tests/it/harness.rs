@@ -104,6 +104,22 @@ impl Harness {
         std::fs::read_to_string(self.work().join(name)).ok()
     }
 
+    /// The session in a second process, as far as the disk can tell; the first one ended
+    /// with whatever was open.
+    pub(crate) async fn restarted(
+        &self,
+        engine: Engine,
+        session: SessionHandle,
+    ) -> (Engine, SessionHandle) {
+        let id = session.id().clone();
+        engine.shutdown().await;
+        drop((session, engine));
+        let engine = self.engine();
+        let session = engine.open_session(&id, None, None).await.unwrap();
+        session.attach(None);
+        (engine, session)
+    }
+
     /// An attended session of a new engine.
     pub(crate) async fn session(&self) -> (Engine, SessionHandle) {
         let engine = self.engine();

@@ -74,14 +74,7 @@ async fn a_command_that_had_started_is_reported_and_not_run_again() {
         }
     })
     .await;
-    let id = session.id().clone();
-    engine.shutdown().await;
-    drop(session);
-    drop(engine);
-
-    let engine = harness.engine();
-    let session = engine.open_session(&id, None, None).await.unwrap();
-    session.attach(None);
+    let (_engine, session) = harness.restarted(engine, session).await;
     assert_eq!(
         prompt(&session, "go on").await.status,
         TurnStatus::Completed
@@ -161,15 +154,8 @@ async fn checks_064_066_068_069_and_093_an_approved_call_runs_after_a_restart_an
         }
     })
     .await;
-    let id = session.id().clone();
-    engine.shutdown().await;
-    drop(session);
-    drop(engine);
+    let (_engine, session) = harness.restarted(engine, session).await;
     assert_eq!(harness.read("made"), None);
-
-    let engine = harness.engine();
-    let session = engine.open_session(&id, None, None).await.unwrap();
-    session.attach(None);
     complete(&session, "go on").await;
     assert_eq!(harness.read("made").as_deref(), Some("ran\n"));
     let all = events(&session).await;

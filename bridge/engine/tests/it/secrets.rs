@@ -70,14 +70,7 @@ async fn check_073_a_redacted_call_is_not_replayed() {
     let (engine, session) = harness.session().await;
     let _answer = session.prompt(text("go")).await.unwrap();
     approval(&session, 0).await;
-    let id = session.id().clone();
-    engine.shutdown().await;
-    drop(session);
-    drop(engine);
-
-    let engine = harness.engine();
-    let session = engine.open_session(&id, None, None).await.unwrap();
-    session.attach(None);
+    let (_engine, session) = harness.restarted(engine, session).await;
     complete(&session, "go on").await;
     let error = result(&session, "a").await.unwrap_err();
     assert!(error.contains("redacted"), "{error}");

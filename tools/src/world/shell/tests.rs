@@ -9,28 +9,30 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use super::*;
-use crate::world::Environment;
 use crate::world::process::ProcessSettings;
 
-struct Bench {
+/// A shell in a folder of its own.
+pub(super) struct Bench {
     folder: tempfile::TempDir,
-    processes: Processes,
-    shell: Shell,
+    pub(super) processes: Processes,
+    pub(super) shell: Shell,
 }
 
 impl Bench {
     fn new() -> Self {
+        Self::with(|settings| settings.environment.keep = vec!["PATH".to_owned()])
+    }
+
+    pub(super) fn with(change: impl FnOnce(&mut ProcessSettings)) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path().canonicalize().unwrap();
         std::fs::create_dir(root.join("work")).unwrap();
-        let processes = Processes::new(ProcessSettings {
+        let mut settings = ProcessSettings {
             scratch: root.join("scratch"),
-            environment: Environment {
-                keep: vec!["PATH".to_owned()],
-                ..Environment::default()
-            },
             ..ProcessSettings::default()
-        });
+        };
+        change(&mut settings);
+        let processes = Processes::new(settings);
         let shell = Shell::new(ShellSettings {
             cwd: root.join("work"),
             bash: None,
@@ -42,11 +44,11 @@ impl Bench {
         }
     }
 
-    fn work(&self) -> PathBuf {
+    pub(super) fn work(&self) -> PathBuf {
         self.folder.path().canonicalize().unwrap().join("work")
     }
 
-    async fn run(&self, command: &str) -> ShellResult {
+    pub(super) async fn run(&self, command: &str) -> ShellResult {
         self.run_for(command, Duration::from_secs(60), &CancellationToken::new())
             .await
     }
@@ -70,7 +72,7 @@ impl Bench {
             .unwrap()
     }
 
-    async fn text(&self, command: &str) -> String {
+    pub(super) async fn text(&self, command: &str) -> String {
         self.run(command).await.finished.output.text
     }
 

@@ -4,9 +4,8 @@
 use std::sync::Arc;
 
 use super::*;
-use crate::world::process::ProcessSettings;
 use crate::world::sandbox::{Sandbox, SandboxRefusal, SandboxRequest, Wrapped};
-use crate::world::shell::{Shell, ShellCommand, ShellResult, ShellSettings};
+use crate::world::shell::tests::Bench;
 
 struct Exec;
 
@@ -33,53 +32,13 @@ impl Sandbox for Exec {
     }
 }
 
-struct Bench {
-    folder: tempfile::TempDir,
-    processes: Processes,
-    shell: Shell,
-}
-
-impl Bench {
-    fn new() -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        let processes = Processes::new(ProcessSettings {
-            sandbox: Arc::new(Exec),
-            ..ProcessSettings::default()
-        });
-        let shell = Shell::new(ShellSettings {
-            cwd: folder.path().canonicalize().unwrap(),
-            bash: None,
-        });
-        Self {
-            folder,
-            processes,
-            shell,
-        }
-    }
-
-    async fn run(&self, command: &str) -> ShellResult {
-        let command = ShellCommand {
-            command: command.to_owned(),
-            timeout: Duration::from_secs(60),
-            roots: vec![self.folder.path().canonicalize().unwrap()],
-            live: None,
-            confinement: Confinement::default(),
-        };
-        let cancel = CancellationToken::new();
-        self.shell
-            .run(&self.processes, command, &cancel)
-            .await
-            .unwrap()
-    }
-
-    async fn text(&self, command: &str) -> String {
-        self.run(command).await.finished.output.text
-    }
+fn bench() -> Bench {
+    Bench::with(|settings| settings.sandbox = Arc::new(Exec))
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn check_138_folder_and_exports_carry_where_no_descriptor_does() {
-    let bench = Bench::new();
+    let bench = bench();
     let first = bench
         .run("mkdir kept; cd kept; export KEPT='a b'$'\\n'c; unset INNER; local=1; (exit 5)")
         .await;
@@ -105,7 +64,7 @@ async fn every_way_to_end_is_reported_and_nothing_is_forged() {
         ("trap 'echo mine' EXIT", 0),
         ("printf() { return 0; }; false", 1),
     ] {
-        let bench = Bench::new();
+        let bench = bench();
         let result = bench.run(&format!("mkdir kept; cd kept\n{ending}")).await;
         assert_eq!(
             result.finished.end,
@@ -114,7 +73,7 @@ async fn every_way_to_end_is_reported_and_nothing_is_forged() {
         );
         assert_eq!(bench.text("basename \"$PWD\"").await, "kept\n", "{ending}");
     }
-    let bench = Bench::new();
+    let bench = bench();
     let replaced = bench.run("cd /; exec true").await;
     assert!(
         replaced
@@ -122,15 +81,12 @@ async fn every_way_to_end_is_reported_and_nothing_is_forged() {
             .iter()
             .any(|remark| remark.contains("was replaced"))
     );
-    assert_eq!(
-        bench.shell.cwd(),
-        bench.folder.path().canonicalize().unwrap()
-    );
+    assert_eq!(bench.shell.cwd(), bench.work());
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_job_gets_its_variables_with_its_command() {
-    let bench = Bench::new();
+    let bench = bench();
     bench.run("export KEPT=yes; unset INNER").await;
     let (program, _) = bench
         .shell
