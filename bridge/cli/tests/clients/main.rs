@@ -10,7 +10,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use libtest_mimic::{Arguments, Failed, Trial};
-use terret_fixtures::clients::{self, Client, Outcome};
+use terret_fixtures::clients::{self, Client, Outcome, Scenario};
 
 #[expect(
     clippy::disallowed_methods,
@@ -20,11 +20,21 @@ fn main() -> ExitCode {
     let required = std::env::var_os("TERRET_REQUIRE_CLIENTS").is_some_and(|value| value == "1");
     let clients = Client::ALL
         .into_iter()
-        .map(|client| match clients::installed(client) {
-            Err(reason) if !required => {
-                Trial::test(ignored_name(client, &reason), || Ok(())).with_ignored_flag(true)
+        .flat_map(|client| {
+            client
+                .scenarios()
+                .iter()
+                .map(move |scenario| (client, *scenario))
+        })
+        .map(|(client, scenario)| {
+            let name = scenario.test_name(client);
+            match clients::installed(client) {
+                // The list of tests has no other place for the reason.
+                Err(reason) if !required => {
+                    Trial::test(format!("{name} ({reason})"), || Ok(())).with_ignored_flag(true)
+                }
+                _ => Trial::test(name, move || drive(client, scenario)),
             }
-            _ => Trial::test(client.name(), move || drive(client)),
         });
     #[cfg(feature = "keyring")]
     let clients = clients.chain([match keyring::missing() {
@@ -38,13 +48,8 @@ fn main() -> ExitCode {
     libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
 }
 
-/// The list of tests has no other place for the reason.
-fn ignored_name(client: Client, reason: &str) -> String {
-    format!("{} ({reason})", client.name())
-}
-
-fn drive(client: Client) -> Result<(), Failed> {
-    match clients::run(client, Path::new(env!("CARGO_BIN_EXE_terret"))) {
+fn drive(client: Client, scenario: Scenario) -> Result<(), Failed> {
+    match clients::run(client, scenario, Path::new(env!("CARGO_BIN_EXE_terret"))) {
         Outcome::Passed => Ok(()),
         Outcome::Missing(text) | Outcome::Failed(text) => Err(Failed::from(text)),
     }
