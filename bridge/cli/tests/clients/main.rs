@@ -18,8 +18,10 @@ use terret_fixtures::clients::{self, Client, Outcome, Scenario};
 )]
 fn main() -> ExitCode {
     let required = std::env::var_os("TERRET_REQUIRE_CLIENTS").is_some_and(|value| value == "1");
+    // The command lines first: they wait most, and the others then run beside them.
     let clients = Client::ALL
         .into_iter()
+        .rev()
         .flat_map(|client| {
             client
                 .scenarios()
