@@ -166,6 +166,18 @@ async fn a_stored_key_is_made_listed_used_and_removed() {
     let wrong = finish(command, &key("other")).await;
     assert_eq!(wrong.code, Some(1));
     assert!(wrong.stderr.contains("was not encrypted for"), "{wrong:?}");
+    // The doctor tries it, and does not believe that any key fits.
+    let opened = |said: &Finished| said.stdout.contains("opened by");
+    let healthy = bench.terret(&["doctor"]).await;
+    assert!(opened(&healthy), "{healthy:?}");
+    let mut command = bench.command();
+    command
+        .env("TERRET_CREDENTIALS_KEY", key("wrong"))
+        .arg("doctor");
+    let ill = finish(command, "").await;
+    assert!(!opened(&ill), "{ill:?}");
+    assert!(ill.stdout.contains("was not encrypted for"), "{ill:?}");
+    assert_eq!(ill.code, Some(1), "{ill:?}");
 
     bench.terret(&["auth", "remove", "anthropic"]).await.ok();
     let listed = bench.terret(&["auth", "list"]).await.ok();
