@@ -1,5 +1,6 @@
 //! Diagnostics: to stderr or a file, never to standard output, which belongs to the
-//! protocol. At the default level they hold no prompts and no file contents, and secrets at
+//! protocol. What cannot be written is let go: an editor that closes our stderr, or a full
+//! disk behind it, ends nothing. At the default level they hold no prompts and no file contents, and secrets at
 //! none: each line passes the scrubber.
 
 use std::fs::OpenOptions;
@@ -37,6 +38,8 @@ pub(crate) fn start(
     let scrubber = scrubber.clone();
     let builder = tracing_subscriber::fmt()
         .with_max_level(level)
+        // It would be said on stderr, and a panic where that is full or closed.
+        .log_internal_errors(false)
         .with_ansi(false);
     match &config.file {
         Some(path) => {

@@ -16,6 +16,7 @@ mod stdio;
 mod terminal_input;
 mod wiring;
 
+use std::io::Write as _;
 use std::process::ExitCode;
 
 use clap::Parser as _;
@@ -200,12 +201,9 @@ pub(crate) fn words(error: &anyhow::Error) -> String {
 }
 
 /// The one line on stderr that ends a failed command.
-#[expect(
-    clippy::print_stderr,
-    reason = "a command's last word goes to the person, not to a log"
-)]
 pub(crate) fn complain(text: &str) {
-    eprintln!("{text}");
+    // There is nobody else to tell when nobody reads it.
+    let _ = writeln!(std::io::stderr(), "{text}");
 }
 
 #[cfg(test)]

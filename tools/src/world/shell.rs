@@ -97,8 +97,15 @@ pub struct Shell {
 
 impl Shell {
     /// A shell with nothing carried yet.
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "where no setting says where bash is, the machine does"
+    )]
     pub fn new(settings: ShellSettings) -> Self {
-        let bash = settings.bash.clone().or_else(find_bash);
+        let bash = settings
+            .bash
+            .clone()
+            .or_else(|| find_bash(&std::env::var_os("PATH").unwrap_or_default()));
         Self {
             settings,
             bash,
@@ -401,11 +408,13 @@ fn read_report(file: &std::fs::File, at: u64) -> Option<Report> {
     }
 }
 
+/// Where bash is when no setting says so: in the usual places, else in a folder of this
+/// `PATH`.
 #[expect(
     clippy::disallowed_methods,
     reason = "where no setting says where bash is, the machine does"
 )]
-fn find_bash() -> Option<PathBuf> {
+pub fn find_bash(path: &OsStr) -> Option<PathBuf> {
     let fixed = [
         "/bin/bash",
         "/usr/bin/bash",
@@ -417,7 +426,7 @@ fn find_bash() -> Option<PathBuf> {
         .map(PathBuf::from)
         .find(|path| path.is_file())
         .or_else(|| {
-            std::env::split_paths(&std::env::var_os("PATH")?)
+            std::env::split_paths(path)
                 .filter(|folder| folder.is_absolute())
                 .map(|folder| folder.join("bash"))
                 .find(|path: &PathBuf| Path::is_file(path))

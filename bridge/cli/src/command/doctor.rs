@@ -10,6 +10,7 @@ use terret_engine::room::log::{Index, Payload, SessionId, Store, SystemClock};
 
 use terret_engine::room::tools::world::sandbox::choice;
 use terret_engine::room::tools::world::sandbox::report::report;
+use terret_engine::room::tools::world::shell::find_bash;
 
 use crate::config::ConfigError;
 use crate::credentials::{Keyring, KeyringError, Place};
@@ -258,15 +259,10 @@ fn index(setup: &Setup) -> Finding {
 
 fn shell(environment: &dyn Environment) -> Finding {
     let path = environment.var("PATH").unwrap_or_default();
-    let found = |program: &str| {
-        std::env::split_paths(&path)
-            .map(|folder| folder.join(program))
-            .find(|candidate| candidate.is_file())
-    };
-    match found("bash") {
+    match find_bash(path.as_ref()) {
         Some(bash) => Finding::Works(format!("{}", bash.display())),
         None => Finding::Broken {
-            what: "no `bash` is on the PATH, so the Bash tool cannot run commands".to_owned(),
+            what: "no `bash` is in the usual places or on the PATH, so the Bash tool cannot run commands".to_owned(),
             way_out: "install bash, or start your editor with a PATH that has it".to_owned(),
         },
     }

@@ -1,6 +1,7 @@
 //! The configuration: refused by name and place, shown without secrets, and taken up
 //! again while an agent runs.
 
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
@@ -149,6 +150,26 @@ async fn the_doctor_starts_with_a_broken_configuration() {
     assert!(finished.stdout.contains("line 1"), "{finished:?}");
     let path = bench.terret(&["config", "path"]).await.ok();
     assert!(path.ends_with("config.toml\n"), "{path}");
+}
+
+/// Commands find bash in the usual places, whatever the PATH is.
+#[tokio::test]
+async fn the_doctor_looks_for_bash_where_commands_do() {
+    let bench = Bench::saying("hi");
+    let mut command = bench.command();
+    command
+        .args(["--model", &bench.model(), "doctor"])
+        .env("PATH", "");
+    let finished = Finished::of(process::run(command, PATIENCE).await.unwrap());
+    let is_there = ["/bin/bash", "/usr/bin/bash"]
+        .iter()
+        .any(|path| Path::new(path).is_file());
+    let line = finished
+        .stdout
+        .lines()
+        .find(|line| line.contains("shell:"))
+        .unwrap();
+    assert_eq!(line.starts_with("ok "), is_there, "{line}");
 }
 
 #[tokio::test]

@@ -1,6 +1,8 @@
 //! What goes where: frames alone to standard output, diagnostics to stderr or a file, and
 //! nothing of a person's work in diagnostics.
 
+use std::process::Stdio;
+
 use serde_json::json;
 use terret_fixtures::{Direction, PermissionPolicy, Reply, Script};
 
@@ -105,4 +107,27 @@ async fn a_log_level_that_does_not_exist_is_refused_by_name() {
         finished.stderr.contains("log.level") && finished.stderr.contains("loud"),
         "{finished:?}"
     );
+}
+
+/// Diagnostics that nobody takes are no reason to fail: not when the editor has closed
+/// their pipe, and not when the disk behind them is full.
+#[tokio::test]
+async fn stderr_that_cannot_be_written_ends_nothing() {
+    let (reader, closed) = std::io::pipe().unwrap();
+    drop(reader);
+    let full = std::fs::OpenOptions::new()
+        .write(true)
+        .open("/dev/full")
+        .unwrap();
+    for stderr in [Stdio::from(closed), Stdio::from(full)] {
+        let bench = Bench::saying("hello");
+        let mut command = bench.acp();
+        command.arg("-vv").stderr(stderr);
+        let editor = bench.editor_of(command, PermissionPolicy::AllowOnce).await;
+        let session = editor.new_session(bench.workspace.root()).await.unwrap();
+        editor.prompt(&session, "go").await.unwrap();
+        let (transcript, status) = editor.finish().await.unwrap();
+        assert!(status.unwrap().success());
+        assert!(format!("{transcript:?}").contains("hello"));
+    }
 }

@@ -8,6 +8,7 @@
 mod filter;
 
 use std::ffi::OsString;
+use std::io::Write as _;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -190,10 +191,8 @@ fn allow(
     Ok(created.add_rule(PathBeneath::new(opened, access))?)
 }
 
-#[expect(
-    clippy::print_stderr,
-    reason = "the helper's only words; standard error is the program's output"
-)]
+/// The helper's only words; standard error is the program's output.
 fn complain(text: &str) {
-    eprintln!("{HELPER}: {text}");
+    // A closed one must not make a panic of the exit status that tells of the failure.
+    let _ = writeln!(std::io::stderr(), "{HELPER}: {text}");
 }
