@@ -13,6 +13,7 @@
 
 pub mod charge;
 mod keeper;
+pub mod lineage;
 pub mod link;
 pub mod members;
 pub mod relay;

@@ -6,6 +6,7 @@ mod claude;
 mod command;
 mod config;
 mod credentials;
+mod inside;
 mod logging;
 mod output;
 mod panics;

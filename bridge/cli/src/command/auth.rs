@@ -8,6 +8,7 @@ use secrecy::SecretString;
 
 use crate::args::AuthCommand;
 use crate::credentials::{Keyring, LockError, Origin, Place, as_key, make_identity};
+use crate::inside::refuse_inside;
 use crate::output::Output;
 use crate::paths::Environment;
 use crate::wiring::Setup;
@@ -19,6 +20,10 @@ pub(crate) fn run(
     command: &AuthCommand,
     out: &mut Output,
 ) -> anyhow::Result<()> {
+    if !matches!(command, AuthCommand::List) {
+        // A key that is stored here is what the agent's own requests are paid with.
+        refuse_inside(environment)?;
+    }
     match command {
         AuthCommand::Init => init(setup, environment, out),
         AuthCommand::Set { provider, keyring } => {

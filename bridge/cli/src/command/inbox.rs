@@ -5,12 +5,10 @@ use terret_engine::room::log::{Index, Store, SystemClock, moment};
 use terret_faces::control::{ControlClient, PendingItem, VerdictWord};
 
 use crate::args::InboxCommand;
+use crate::inside::refuse_inside;
 use crate::output::{Output, printable};
 use crate::paths::{Environment, Paths};
 use crate::runtime;
-
-/// Set in everything that the agent starts.
-const INSIDE: &str = "TERRET_INSIDE";
 
 /// How what a session at rest asked is decided: a load alone runs nothing and asks nothing.
 const AT_REST: &str = "load it in an editor and send a prompt; you are asked again then";
@@ -144,17 +142,6 @@ async fn decide(
         VerdictWord::RejectAndWait => ("rejected; its turn ends", ""),
     };
     out.line(format!("{done}: {}{but}", printable(&item.title)))?;
-    Ok(())
-}
-
-/// Nobody approves themselves, nor steers what others of the agent do.
-pub(super) fn refuse_inside(environment: &dyn Environment) -> anyhow::Result<()> {
-    if environment.var(INSIDE).is_some() {
-        bail!(
-            "this runs inside one of the agent's own commands, which may not decide about the agent; \
-             use another terminal"
-        );
-    }
     Ok(())
 }
 

@@ -11,8 +11,8 @@ use terret_engine::room::tools::world::jobs::{Job, JobError};
 use terret_engine::room::tools::world::process::GRACE;
 use terret_engine::{command_words, duration_words, ended_words, outcome_of};
 
-use super::inbox::refuse_inside;
 use crate::args::JobsCommand;
+use crate::inside::refuse_inside;
 use crate::output::{Output, printable};
 use crate::paths::{Environment, Paths};
 

@@ -19,9 +19,9 @@ use terret_engine::room::tools::standard::web_fetch;
 use terret_engine::room::tools::world::sandbox::ground::Ground;
 use terret_engine::{Settings, room};
 
-use super::inbox::refuse_inside;
 use crate::args::{LayerArgs, RulesAddArgs, RulesCommand};
 use crate::claude;
+use crate::inside::refuse_inside;
 use crate::output::Output;
 use crate::paths::Environment;
 use crate::wiring::Setup;
