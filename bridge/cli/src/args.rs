@@ -51,6 +51,8 @@ pub(crate) enum Command {
     /// List, add, try and take back rules
     #[command(subcommand)]
     Rules(RulesCommand),
+    /// Show and decide what projects bring that runs code or lets more through
+    Trust(TrustArgs),
     /// Check this installation and say what works
     Doctor,
     /// Store and list the keys of model providers
@@ -336,6 +338,42 @@ pub(crate) struct RulesReplayArgs {
     /// Print one JSON object
     #[arg(long)]
     pub json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct TrustArgs {
+    #[command(subcommand)]
+    pub command: Option<TrustCommand>,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum TrustCommand {
+    /// List what was decided
+    List,
+    /// Say what a project's files would do, and whether they are trusted
+    Show {
+        /// A folder of the project [default: the current one]
+        #[arg(value_name = "DIR")]
+        folder: Option<PathBuf>,
+    },
+    /// Trust the files of a project as they are now
+    Allow {
+        /// A folder of the project [default: the current one]
+        #[arg(value_name = "DIR")]
+        folder: Option<PathBuf>,
+    },
+    /// Refuse the files of a project as they are now, so that they are not asked for
+    Refuse {
+        /// A folder of the project [default: the current one]
+        #[arg(value_name = "DIR")]
+        folder: Option<PathBuf>,
+    },
+    /// Forget what was decided about a project, so that it is asked for again
+    Forget {
+        /// A folder of the project [default: the current one]
+        #[arg(value_name = "DIR")]
+        folder: Option<PathBuf>,
+    },
 }
 
 #[derive(Debug, Subcommand)]

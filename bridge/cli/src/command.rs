@@ -10,3 +10,4 @@ pub(crate) mod jobs;
 pub(crate) mod rules;
 pub(crate) mod run;
 pub(crate) mod sessions;
+pub(crate) mod trust;

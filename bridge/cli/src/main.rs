@@ -141,6 +141,10 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
             command::jobs::run(&setup.paths, &environment, args.command, &mut out)?;
             finish(out)
         }
+        Command::Trust(args) => {
+            command::trust::run(&setup, &environment, args.command.as_ref(), &mut out)?;
+            finish(out)
+        }
         Command::Rules(command) => {
             let code = command::rules::run(&setup, &environment, command, &mut out)?;
             finish(out).map(|_| code)

@@ -179,7 +179,7 @@ impl Setup {
             environment_allow: config.environment.allow.clone(),
             environment_hide: self.key_variables(environment),
             sandbox: self.sandbox(environment)?,
-            project_sources: vec![Source::Config],
+            project_sources: self.project_sources(),
             hooks: HookSettings {
                 calls: self.hooks()?,
                 notify: self.notify()?,
@@ -387,6 +387,16 @@ impl Setup {
             }
         }
         Ok(rules)
+    }
+
+    /// What of a project's files counts once it is trusted.
+    pub(crate) fn project_sources(&self) -> Vec<Source> {
+        let settings = &self.config.policy.claude_settings;
+        let brought = settings
+            .iter()
+            .filter(|name| !name.starts_with("~/") && std::path::Path::new(name).is_relative())
+            .map(|name| Source::ClaudeSettings(name.clone()));
+        std::iter::once(Source::Config).chain(brought).collect()
     }
 
     fn notify(&self) -> Result<Option<Notify>, ConfigError> {

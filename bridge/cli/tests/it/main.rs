@@ -25,6 +25,7 @@ mod secrets;
 mod sessions;
 mod streams;
 mod support;
+mod trust;
 mod upgrade;
 mod wire;
 
