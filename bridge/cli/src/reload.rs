@@ -5,6 +5,7 @@ use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 use terret_engine::Engine;
+use terret_engine::room::log::{Clock as _, SystemClock};
 
 use crate::config::Config;
 use crate::paths::Environment;
@@ -30,6 +31,7 @@ pub(crate) async fn watch(
     let path = setup.paths.config_file();
     let stored = setup.credentials();
     let mut known_keys = None;
+    let mut expires = setup.next_expiry(SystemClock.now_ms());
     loop {
         let (file, keys) = (path.clone(), stored.clone());
         let looked = tokio::task::spawn_blocking(move || (Stamp::of(&file), keys.stamp())).await;
@@ -39,7 +41,8 @@ pub(crate) async fn watch(
         // A key that was stored, changed or removed meanwhile is taken up like a setting.
         let same_keys = known_keys.replace(keys).is_none_or(|known| known == keys);
         engine.freshen_rules().await;
-        if now == known && same_keys {
+        let same_rules = expires.is_none_or(|at| SystemClock.now_ms() <= at);
+        if now == known && same_keys && same_rules {
             tokio::time::sleep(PERIOD).await;
             continue;
         }
@@ -63,6 +66,7 @@ pub(crate) async fn watch(
             }
             Err(error) => tracing::error!(%error, "the changed configuration was not taken up"),
         }
+        expires = setup.next_expiry(SystemClock.now_ms());
     }
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use secrecy::{ExposeSecret as _, SecretString};
 use terret_engine::external_hooks::{ExternalHook, HookEntry};
-use terret_engine::grants::StoredRule;
+use terret_engine::grants::{RuleFile, StoredRule};
 use terret_engine::room::log::{Clock as _, Scrubber, SystemClock};
 use terret_engine::room::models::{
     KeySource, Kind, ModelName, ProviderSettings, Registry, ThinkingLevel,
@@ -157,6 +157,7 @@ impl Setup {
                 None => Floor::default().patterns().to_vec(),
             },
             rules: self.rules(environment)?,
+            user_rules: Some(RuleFile::user(self.paths.config_file())),
             limits: Limits {
                 max_agents: loops.max_agents.unwrap_or(defaults.max_agents),
                 max_steps: loops.max_steps.unwrap_or(defaults.max_steps),
@@ -368,6 +369,17 @@ impl Setup {
             }
         }
         Ok(rules.into())
+    }
+
+    /// When the next rule of the file stops to count, in Unix milliseconds.
+    pub(crate) fn next_expiry(&self, now: u64) -> Option<u64> {
+        let policy = &self.config.policy;
+        let entries = [&policy.allow, &policy.ask, &policy.deny];
+        let expires = entries
+            .into_iter()
+            .flatten()
+            .filter_map(|entry| entry.expires);
+        expires.filter(|at| *at >= now).min()
     }
 
     /// The rules of the file, each as it is kept and as it is parsed.

@@ -18,7 +18,7 @@ pub struct CommandInfo {
 }
 
 /// All commands, in the order in which `/help` and editors show them.
-pub const COMMANDS: [CommandInfo; 6] = [
+pub const COMMANDS: [CommandInfo; 7] = [
     CommandInfo {
         name: "help",
         description: "Say what Terret can do here",
@@ -43,6 +43,11 @@ pub const COMMANDS: [CommandInfo; 6] = [
         name: "jobs",
         description: "List background jobs, or stop one",
         hint: Some("stop ID"),
+    },
+    CommandInfo {
+        name: "rules",
+        description: "List the rules that hold here, or take one back",
+        hint: Some("revoke N | revoke all"),
     },
     CommandInfo {
         name: "compact",

@@ -210,6 +210,15 @@ impl RuleFile {
         &self.path
     }
 
+    /// The root of the project that it is for; empty for the rules of a person, which are for
+    /// all.
+    pub fn root(&self) -> &Path {
+        match &self.owner {
+            Owner::User => Path::new(""),
+            Owner::Project(root) => root,
+        }
+    }
+
     /// All rules in it, those that deny first, then those that ask, each kind in the file's
     /// order. A file that is not there has none. Expired rules are among them
     /// ([`StoredRule::is_expired`]).

@@ -25,6 +25,7 @@ mod options;
 mod policy;
 mod project_rules;
 mod request;
+mod rule_commands;
 mod session;
 mod settings;
 mod status;

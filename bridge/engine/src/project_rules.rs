@@ -64,6 +64,11 @@ impl ProjectRules {
         }
     }
 
+    /// Where they are kept.
+    pub(crate) fn file(&self) -> &RuleFile {
+        &self.file
+    }
+
     /// Hears of changes from now on.
     pub(crate) fn subscribe(&self) -> watch::Receiver<u64> {
         self.changed.subscribe()

@@ -30,6 +30,7 @@ use crate::job_commands;
 use crate::job_watch::JobWatch;
 use crate::options;
 use crate::policy::SessionPolicy;
+use crate::rule_commands;
 use crate::settings::Settings;
 use crate::status::{AgentStatus, TurnOutcome};
 use crate::title;
@@ -484,7 +485,18 @@ impl SessionTask {
     fn prompt(&mut self, input: Input, answer: oneshot::Sender<TurnOutcome>) {
         if let Some(command) = commands::parse(input.first_text()) {
             let text = input.first_text().to_owned();
-            let Some(job_command) = job_commands::of(&command) else {
+            let (job_command, rule_command) =
+                (job_commands::of(&command), rule_commands::of(&command));
+            if let Some(rule_command) = rule_command {
+                let parts = Arc::clone(&self.parts);
+                while self.housekeeping.try_join_next().is_some() {}
+                self.housekeeping.spawn(async move {
+                    let said = rule_commands::run(&parts, &rule_command).await;
+                    let _gone = answer.send(commands::log(&parts, &text, said));
+                });
+                return;
+            }
+            let Some(job_command) = job_command else {
                 let outcome = commands::run(&self.parts, &command, &text);
                 let _gone = answer.send(outcome);
                 return;

@@ -10,6 +10,7 @@ use terret_tools::mode::Mode;
 use terret_tools::world::jobs;
 
 use crate::external_hooks::ExternalHook;
+use crate::grants::RuleFile;
 use crate::jobs::JobsTurn;
 use crate::notify::Notify;
 use crate::trust::Source;
@@ -42,6 +43,8 @@ pub struct Settings {
     pub floor: Vec<String>,
     /// The rules that are known before a session is: built in and the user's own.
     pub rules: terret_tools::rules::RuleSet,
+    /// Where the user's own rules are kept, for who takes one back.
+    pub user_rules: Option<RuleFile>,
     pub limits: Limits,
     pub jobs: JobSettings,
     /// Names of environment variables that commands may see though they look like secrets.

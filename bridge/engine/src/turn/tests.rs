@@ -38,6 +38,7 @@ async fn session_with(
             bypass: false,
             floor: Vec::new(),
             rules: Default::default(),
+            user_rules: None,
             limits: Limits::default(),
             jobs,
             environment_allow: Vec::new(),

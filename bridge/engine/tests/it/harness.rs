@@ -55,6 +55,7 @@ impl Harness {
                 project_sources: Vec::new(),
                 hooks: Default::default(),
                 instructions: None,
+                user_rules: None,
             },
             folder,
             call_hooks: Vec::new(),

@@ -107,6 +107,7 @@ pub(crate) fn engine(workspace: &Workspace, setting: &Setting, gate: &Arc<Semaph
             project_sources: Vec::new(),
             hooks: Default::default(),
             instructions: None,
+            user_rules: None,
         },
         registry,
         clock: Arc::new(SystemClock),
