@@ -20,6 +20,7 @@ mod environment;
 mod inbox;
 mod jobs;
 mod reach;
+mod rules;
 mod run;
 mod secrets;
 mod sessions;
