@@ -1,11 +1,11 @@
-//! Settings files of Claude Code, whose permissions count as rules where `config.toml` names
-//! them. One that is the user's own is written with `/` or `~/`; any other name is looked
-//! for in each project and only narrows, since a repository brings it.
+//! Settings files of Claude Code that are the user's own, whose permissions count as rules
+//! where `config.toml` names them with `/` or `~/`. Any other name there is one that
+//! repositories bring, which the engine puts behind its question of trust.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
+use terret_engine::room::tools::rules::Scope;
 use terret_engine::room::tools::rules::claude::{Imported, import};
-use terret_engine::room::tools::rules::{Scope, narrowing_only};
 
 use crate::paths::Environment;
 
@@ -18,8 +18,6 @@ const MOST: u64 = 1024 * 1024;
 /// One of them.
 pub(crate) struct SettingsFile {
     pub path: PathBuf,
-    /// A name that nobody has to have is none when it is not there.
-    optional: bool,
 }
 
 /// A settings file that cannot be used.
@@ -42,54 +40,26 @@ pub(crate) fn users(names: &[String], environment: &dyn Environment) -> Vec<Sett
             (Some(rest), Some(home)) => home.join(rest),
             _ => PathBuf::from(name),
         };
-        path.is_absolute().then_some(SettingsFile {
-            path,
-            optional: false,
-        })
+        path.is_absolute().then_some(SettingsFile { path })
     });
     own.collect()
 }
 
-/// Those that a project may bring.
-pub(crate) fn projects(names: &[String], root: &Path) -> Vec<SettingsFile> {
-    names
-        .iter()
-        .filter(|name| !name.starts_with("~/") && Path::new(name).is_relative())
-        .map(|name| SettingsFile {
-            path: root.join(name),
-            optional: true,
-        })
-        .collect()
-}
-
 impl SettingsFile {
-    /// Its permissions as rules of a layer, and what could not be taken over. Those of a
-    /// project only ask and deny.
+    /// Its permissions as rules of the user, and what could not be taken over.
     ///
     /// # Errors
     /// [`SettingsError`].
-    pub(crate) fn read(&self, scope: Scope) -> Result<Imported, SettingsError> {
-        let text = match self.text() {
-            Ok(text) => text,
-            Err(error) if self.optional && error.kind() == std::io::ErrorKind::NotFound => {
-                return Ok(Imported::default());
-            }
-            Err(source) => {
-                return Err(SettingsError::Read {
-                    path: self.path.clone(),
-                    source,
-                });
-            }
-        };
+    pub(crate) fn read(&self) -> Result<Imported, SettingsError> {
+        let text = self.text().map_err(|source| SettingsError::Read {
+            path: self.path.clone(),
+            source,
+        })?;
         let value = serde_json::from_str(&text).map_err(|error| SettingsError::Malformed {
             path: self.path.clone(),
             why: error.to_string(),
         })?;
-        let mut imported = import(&value, scope);
-        if scope == Scope::Project {
-            imported.rules = narrowing_only(imported.rules);
-        }
-        Ok(imported)
+        Ok(import(&value, Scope::User))
     }
 
     #[expect(

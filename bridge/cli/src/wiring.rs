@@ -363,7 +363,7 @@ impl Setup {
             }
         }
         for file in claude::users(&self.config.policy.claude_settings, environment) {
-            match file.read(Scope::User) {
+            match file.read() {
                 Ok(imported) => rules.extend(imported.rules),
                 Err(error) => return Err(self.wrong(Origin::Key(claude::KEY), error.to_string())),
             }

@@ -15,10 +15,11 @@ use sha2::{Digest as _, Sha256};
 use terret_log::{ApprovalStage, Payload, Severity};
 use terret_tools::call::{Answer, Approver as _, Call, Fault, Question, Stage};
 use terret_tools::definition::Kind;
-use terret_tools::rules::{Rule, shown};
+use terret_tools::rules::{Effect, Rule, shown};
 use tokio_util::sync::CancellationToken;
 
 use crate::external_hooks::ExternalHook;
+use crate::grants::StoredRule;
 use crate::settings::Settings;
 use crate::turn::TurnParts;
 
@@ -43,6 +44,15 @@ pub struct Judged {
 pub struct Survey {
     pub files: Vec<Judged>,
     pub unusable: Vec<Unusable>,
+}
+
+impl Judged {
+    /// Its rules, each with whether it holds: one that allows does once the file is trusted.
+    pub fn rules(&self) -> impl Iterator<Item = (&StoredRule, bool)> {
+        let is_trusted = self.verdict == Some(TrustVerdict::Trusted);
+        let rules = self.brought.rules.iter();
+        rules.map(move |rule| (rule, is_trusted || rule.effect != Effect::Allow))
+    }
 }
 
 impl Survey {

@@ -17,6 +17,7 @@ use terret_engine::room::tools::gate::Policy;
 use terret_engine::room::tools::rules::{self, Effect, Rule, RuleSet, Scope, shown};
 use terret_engine::room::tools::standard::web_fetch;
 use terret_engine::room::tools::world::sandbox::ground::Ground;
+use terret_engine::trust::{Survey, TrustStore};
 use terret_engine::{Settings, room};
 
 use crate::args::{LayerArgs, RulesAddArgs, RulesCommand};
@@ -80,10 +81,9 @@ impl Place {
     }
 }
 
-/// A permission of a settings file that is no rule here, for who looks for it.
+/// What of a file is no rule here, for who looks for it.
 struct LeftOut {
     path: PathBuf,
-    text: String,
     why: String,
 }
 
@@ -99,19 +99,22 @@ fn in_place(
     )?;
     let mut left_out = Vec::new();
     let names = &setup.config.policy.claude_settings;
-    let files = claude::projects(names, &place.root).into_iter();
-    let files = files.map(|file| (file, Scope::Project));
-    let own = claude::users(names, environment).into_iter();
-    let mut imported_rules = Vec::new();
-    for (file, scope) in files.chain(own.map(|file| (file, Scope::User))) {
-        let imported = file.read(scope)?;
+    let (brought, problems) = brought(setup, &place.root)?;
+    left_out.extend(problems);
+    let mut imported_rules = brought;
+    for file in claude::users(names, environment) {
+        let imported = file.read()?;
         let path = file.path.display().to_string();
         let rules = imported.rules.iter();
         imported_rules.extend(rules.map(|rule| Standing::elsewhere(rule, &path)));
         left_out.extend(imported.left_out.into_iter().map(|left| LeftOut {
             path: file.path.clone(),
-            text: format!("{} {}", left.effect.name(), left.text),
-            why: left.why,
+            why: format!(
+                "its rule `{}` ({}): {}",
+                shown(&left.text),
+                left.effect.name(),
+                left.why
+            ),
         }));
     }
     let user = RuleFile::user(setup.paths.config_file());
@@ -131,11 +134,42 @@ fn in_place(
     Ok((all, left_out))
 }
 
-/// The policy of these rules, without those that are expired.
+/// The rules that files of a project bring, whether they hold yet or not, and what in these
+/// files cannot be one.
+fn brought(setup: &Setup, root: &Path) -> anyhow::Result<(Vec<Standing>, Vec<LeftOut>)> {
+    let store = TrustStore::new(&setup.paths.state);
+    let survey = Survey::of(root, &setup.project_sources(), &store)?;
+    let mut rules = Vec::new();
+    let mut left_out = Vec::new();
+    for judged in &survey.files {
+        let path = root.join(&judged.brought.file);
+        for (rule, holds) in judged.rules() {
+            let kept = Kept::Elsewhere(path.display().to_string());
+            rules.push(Standing {
+                in_force: holds,
+                ..Standing::stored(rule.clone(), Scope::Project, kept)
+            });
+        }
+        left_out.extend(judged.brought.problems.iter().map(|why| LeftOut {
+            path: path.clone(),
+            why: why.clone(),
+        }));
+    }
+    left_out.extend(survey.unusable.into_iter().map(|unusable| LeftOut {
+        path: root.join(unusable.file),
+        why: unusable.why,
+    }));
+    Ok((rules, left_out))
+}
+
+/// The policy of these rules, without those that do not count.
 fn policy(settings: &Settings, standing: &[Standing]) -> anyhow::Result<Policy> {
     let now = SystemClock.now_ms();
     let mut rules = Vec::with_capacity(standing.len());
-    for rule in standing.iter().filter(|rule| !rule.is_expired(now)) {
+    for rule in standing
+        .iter()
+        .filter(|rule| rule.in_force && !rule.is_expired(now))
+    {
         rules.push(Rule::parse(&rule.text, rule.effect, rule.scope)?);
     }
     Ok(Policy {

@@ -508,12 +508,18 @@ async fn settings_of_claude_code_count_where_the_configuration_names_them() {
     assert_eq!(word("touch other").await, "ask");
     let list = bench.terret(&["rules", "list"]).await.ok();
     assert!(list.contains("not taken over from"), "{list}");
-    assert!(!list.contains("Bash(make)"), "{list}");
+    let brought = list.find("Bash(make)").unwrap();
+    assert!(
+        list[brought..].contains("not in force until that file is trusted"),
+        "{list}"
+    );
     let kept = bench.terret(&["rules", "revoke", "Bash(rm:*)"]).await;
     assert_eq!(kept.code, Some(1));
     assert!(kept.stderr.contains("settings.json"), "{kept:?}");
+    // The one question is whether to trust what the repository brings.
     let (editor, session) = bench.session(PermissionPolicy::RejectOnce).await;
-    assert_eq!(asked_at(&editor, &session, "go").await, 0);
+    assert_eq!(asked_at(&editor, &session, "go").await, 1);
+    assert!(bench.workspace.path("made").exists());
 }
 
 #[tokio::test]

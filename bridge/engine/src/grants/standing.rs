@@ -23,6 +23,8 @@ pub struct Standing {
     pub added: Option<u64>,
     /// Unix milliseconds after which it counts for nothing.
     pub expires: Option<u64>,
+    /// False while the file that brings it is not trusted.
+    pub in_force: bool,
     /// How often it let calls run, as far as the logs that are kept say.
     pub used: Option<Used>,
 }
@@ -58,6 +60,7 @@ impl Standing {
             origin: rule.origin,
             added: rule.added,
             expires: rule.expires,
+            in_force: true,
             used: None,
         }
     }
@@ -76,6 +79,7 @@ impl Standing {
             }),
             added: Some(rule.added_at),
             expires: rule.expires,
+            in_force: true,
             used: None,
         }
     }
@@ -138,6 +142,9 @@ impl Standing {
                 "expires"
             };
             details.push(format!("{word} {} UTC", moment(expires)));
+        }
+        if !self.in_force {
+            details.push("not in force until that file is trusted".to_owned());
         }
         details.join("; ")
     }

@@ -55,13 +55,12 @@ pub(super) fn run(
     }
     for left in &left_out {
         if json {
-            let row = json!({"left_out": left.text, "file": left.path, "why": left.why});
+            let row = json!({"left_out": left.path, "why": left.why});
             out.line(row.to_string())?;
         } else {
             out.line(format!(
-                "not taken over from {}: {}: {}",
+                "not taken over from {}: {}",
                 shown(&left.path.display().to_string()),
-                shown(&left.text),
                 shown(&left.why)
             ))?;
         }
@@ -89,6 +88,7 @@ fn row(rule: &Standing, now: u64) -> serde_json::Value {
         "added_at": rule.added,
         "expires_at": rule.expires,
         "expired": rule.is_expired(now),
+        "in_force": rule.in_force && !rule.is_expired(now),
         "last_used_at": rule.used.map(|used| used.last),
         "uses": rule.used.map_or(0, |used| used.times),
     })

@@ -11,9 +11,8 @@ use terret_engine::room::tools::rules::{Rule, RuleSet, Scope, shown};
 use terret_engine::room::tools::standard::web_fetch;
 use terret_engine::room::tools::world::sandbox::choice;
 
-use super::given;
+use super::{brought, given};
 use crate::args::RulesReplayArgs;
-use crate::claude;
 use crate::command::sessions;
 use crate::output::Output;
 use crate::paths::Environment;
@@ -70,9 +69,10 @@ fn replayed(
                 rules.push(rule.map_err(|error| error.to_string())?);
             }
         }
-        for file in claude::projects(&setup.config.policy.claude_settings, root) {
-            let imported = file.read(Scope::Project);
-            rules.extend(imported.map_err(|error| error.to_string())?.rules);
+        let brought = brought(setup, root).map_err(|error| error.to_string())?.0;
+        for rule in brought.iter().filter(|rule| rule.in_force) {
+            let rule = Rule::parse(&rule.text, rule.effect, rule.scope);
+            rules.push(rule.map_err(|error| error.to_string())?);
         }
         Ok(rules)
     };
