@@ -410,10 +410,6 @@ fn read_report(file: &std::fs::File, at: u64) -> Option<Report> {
 
 /// Where bash is when no setting says so: in the usual places, else in a folder of this
 /// `PATH`.
-#[expect(
-    clippy::disallowed_methods,
-    reason = "where no setting says where bash is, the machine does"
-)]
 pub fn find_bash(path: &OsStr) -> Option<PathBuf> {
     let fixed = [
         "/bin/bash",
