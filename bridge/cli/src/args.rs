@@ -96,6 +96,27 @@ pub(crate) struct RunArgs {
     /// Ask on this terminal instead of refusing what needs an approval
     #[arg(long)]
     pub ask: bool,
+    /// What becomes of a call that needs an approval, as nobody is asked without `--ask`
+    #[arg(
+        long,
+        value_enum,
+        value_name = "POLICY",
+        default_value_t = PermissionPolicy::Deny,
+        conflicts_with = "ask"
+    )]
+    pub permission_policy: PermissionPolicy,
+}
+
+/// What becomes of what a person would have to approve.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum PermissionPolicy {
+    /// Refuse the call and tell the model why
+    Deny,
+    /// End the run with an error
+    Fail,
+    /// Approve what rules, hooks and the mode would ask for; never what is forbidden, nor
+    /// protected files and more reach
+    Allow,
 }
 
 #[derive(Debug, Subcommand)]

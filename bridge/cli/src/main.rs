@@ -116,6 +116,7 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         model: cli.global.model,
         mode: None,
         allow_bypass: false,
+        unattended: Default::default(),
         config,
         stamp,
         scrubber,

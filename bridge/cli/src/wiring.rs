@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use secrecy::{ExposeSecret as _, SecretString};
+use terret_engine::Unattended;
 use terret_engine::external_hooks::{ExternalHook, HookEntry};
 use terret_engine::grants::{RuleFile, StoredRule};
 use terret_engine::room::log::{Clock as _, Scrubber, SystemClock};
@@ -54,6 +55,8 @@ pub(crate) struct Setup {
     pub mode: Option<String>,
     /// `--allow-bypass`: without it nobody can choose the mode that asks nothing.
     pub allow_bypass: bool,
+    /// `--permission-policy`.
+    pub unattended: Unattended,
     pub config: Config,
     /// Of the file that `config` came from, taken before it was read, so that a change
     /// in between is seen as one.
@@ -152,6 +155,7 @@ impl Setup {
             thinking,
             mode,
             bypass: self.allow_bypass,
+            unattended: self.unattended,
             floor: match &config.policy.floor {
                 Some(patterns) => patterns.clone(),
                 None => Floor::default().patterns().to_vec(),

@@ -12,7 +12,7 @@ use terret_log::{
     ApprovalStage, FileChange, GrantScope, Payload, PendingApproval, RuleEffect, Severity, Verdict,
 };
 use terret_tools::call::{Answer, Approver, Fault, Question, Stage};
-use terret_tools::gate::Decision as Gate;
+use terret_tools::gate::{Decider, Decision as Gate};
 use terret_tools::mode::Mode;
 use terret_tools::pipeline::Pipeline;
 use terret_tools::rules::Effect;
@@ -25,6 +25,7 @@ use crate::error::ApprovalError;
 use crate::grants::StoredRule;
 use crate::notify::Notifier;
 use crate::policy::SessionPolicy;
+use crate::settings::Unattended;
 use crate::status::AgentStatus;
 
 /// The words of the seed for a denial without a reason (`Terret spec §2.4`).
@@ -32,6 +33,9 @@ const NO_REASON: &str = "no reason given";
 
 /// Who takes back a request whose preview no longer holds.
 const CHANGED: &str = "changed";
+
+/// Who approves where nobody can be asked and the run says so.
+const BY_POLICY: &str = "permission-policy";
 
 /// What the model is told of a call that was refused by somebody who has more to say.
 const WILL_SAY_WHY: &str = "the user refuses this call and says why in the next prompt";
@@ -81,12 +85,14 @@ struct Waiting {
 }
 
 /// What a person made of a turn by deciding about one of its calls.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum CallsEnd {
     /// Wants the word: the next prompt says why the call was refused.
     Refused,
     /// Gave the turn up (R008).
     Cancelled,
+    /// Was not there, and the run is to fail then; with why.
+    Missed(String),
 }
 
 /// A verdict as it is logged, and what it is for the call.
@@ -160,9 +166,8 @@ enum Parking<'a> {
         place: Place<'a>,
         answer: oneshot::Receiver<Answer>,
     },
-    NobodyToAsk {
-        reason: String,
-    },
+    /// Nobody can be asked.
+    Settled(Answer),
 }
 
 impl Approvals {
@@ -258,11 +263,12 @@ impl Approvals {
                 .map_err(Some)?;
             self.policy.refresh();
         }
+        let is_stopped = stops.is_some();
         if let Some(end) = stops {
             waiting.calls_end.get_or_insert(end);
         }
         self.settle(&mut waiting, id, verdict).map_err(Some)?;
-        if stops.is_some() {
+        if is_stopped {
             waiting.stop_calls.cancel();
         }
         drop(waiting);
@@ -503,23 +509,8 @@ impl Approvals {
             }
         };
         if !waiting.attended {
-            let way_out = match question.stage {
-                Stage::Call => "allow it by a rule, another mode, or a run with `--ask`",
-                Stage::Escalation | Stage::LeavePlan | Stage::Trust => "a run with `--ask` can ask",
-            };
-            let reason = format!(
-                "nobody can be asked in a headless run; {way_out} ({})",
-                question.reason
-            );
-            self.core.append(Payload::ApprovalResolved {
-                id,
-                call_id: question.call.id,
-                verdict: Verdict::Denied,
-                reason: Some(reason.clone()),
-                by: "nobody".to_owned(),
-                scope: None,
-            })?;
-            return Ok(Parking::NobodyToAsk { reason });
+            let answer = self.answer_unattended(&mut waiting, &id, question)?;
+            return Ok(Parking::Settled(answer));
         }
         let (sender, answer) = oneshot::channel();
         waiting.tickets += 1;
@@ -536,6 +527,86 @@ impl Approvals {
             ticket,
         };
         Ok(Parking::Waits { place, answer })
+    }
+
+    /// Waits for whoever decides.
+    async fn answer_to(
+        &self,
+        place: &Place<'_>,
+        answer: oneshot::Receiver<Answer>,
+        cancel: &CancellationToken,
+    ) -> Result<Answer, Fault> {
+        tokio::select! {
+            biased;
+            answer = answer => Ok(answer.unwrap_or(Answer::Cancelled)),
+            () = cancel.cancelled() => {
+                let cancelled = Settled {
+                    verdict: Verdict::Cancelled,
+                    answer: Answer::Cancelled,
+                    ..Settled::yes("cancel")
+                };
+                self.settle(&mut self.lock(), &place.id, cancelled)?;
+                Ok(Answer::Cancelled)
+            }
+        }
+    }
+
+    /// What becomes of a question that nobody can be asked, logged as its verdict.
+    fn answer_unattended(
+        &self,
+        waiting: &mut Waiting,
+        id: &str,
+        question: Question,
+    ) -> Result<Answer, Fault> {
+        let policy = self.policy.settings().unattended;
+        let resolved = |verdict, reason: Option<String>, by: &str| Payload::ApprovalResolved {
+            id: id.to_owned(),
+            call_id: question.call.id.clone(),
+            verdict,
+            reason,
+            by: by.to_owned(),
+            scope: None,
+        };
+        let is_persons = question.stage != Stage::Call || self.is_persons(&question);
+        if policy == Unattended::Allow && !is_persons {
+            self.core
+                .append(resolved(Verdict::Approved, None, BY_POLICY))?;
+            return Ok(Answer::Approved);
+        }
+        let way_out = match (question.stage, is_persons) {
+            (Stage::Call, false) => {
+                "allow it by a rule, another mode, `--permission-policy allow`, or a run with `--ask`"
+            }
+            (Stage::Call, true) => "only a person can allow it; a run with `--ask` can ask",
+            (Stage::Escalation | Stage::LeavePlan | Stage::Trust, _) => {
+                "a run with `--ask` can ask"
+            }
+        };
+        let reason = format!(
+            "nobody can be asked in a headless run; {way_out} ({})",
+            question.reason
+        );
+        self.core
+            .append(resolved(Verdict::Denied, Some(reason.clone()), "nobody"))?;
+        if policy == Unattended::Fail {
+            let why = format!("`{}` needs an approval: {reason}", question.call.name);
+            waiting.calls_end.get_or_insert(CallsEnd::Missed(why));
+            waiting.stop_calls.cancel();
+        }
+        Ok(Answer::Denied { reason })
+    }
+
+    /// Whether a call is asked for because of what it is, and not because a rule, a hook or
+    /// the mode would have somebody asked.
+    fn is_persons(&self, question: &Question) -> bool {
+        self.judge
+            .ruling(&question.call)
+            .map_or(true, |ruling| match ruling.by {
+                Decider::Protection(_) => true,
+                // A tool of which nobody has to be asked does not ask but by itself.
+                Decider::Tool => ruling.decision != Gate::Run,
+                _ => false,
+            })
     }
 
     /// The verdict that the open turn already holds for exactly this call, from before a
@@ -601,25 +672,15 @@ impl Approver for Approvals {
             return Ok(answer);
         }
         let asked = question.clone();
-        let (place, receiver) = match self.park(question, preview)? {
-            Parking::Waits { place, answer } => (place, answer),
-            Parking::NobodyToAsk { reason } => return Ok(Answer::Denied { reason }),
-        };
-        let notice = self.notifier.waiting(&place.id, &asked);
-        let answer = tokio::select! {
-            biased;
-            answer = receiver => answer.unwrap_or(Answer::Cancelled),
-            () = cancel.cancelled() => {
-                let cancelled = Settled {
-                    verdict: Verdict::Cancelled,
-                    answer: Answer::Cancelled,
-                    ..Settled::yes("cancel")
-                };
-                self.settle(&mut self.lock(), &place.id, cancelled)?;
-                Answer::Cancelled
+        let answer = match self.park(question, preview)? {
+            Parking::Settled(answer) => answer,
+            Parking::Waits { place, answer } => {
+                let notice = self.notifier.waiting(&place.id, &asked);
+                let answer = self.answer_to(&place, answer, cancel).await?;
+                drop((place, notice));
+                answer
             }
         };
-        drop((place, notice));
         if matches!(answer, Answer::Approved) {
             self.core.syncer().sync().await.map_err(|error| {
                 Fault(format!("the verdict could not be made durable: {error}"))

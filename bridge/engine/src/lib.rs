@@ -46,7 +46,7 @@ pub use judge::Judge;
 pub use notify::{NOTIFY_AFTER, Notify};
 pub use options::{OFFERED_MODES, Options, mode_description};
 pub use session::{PromptAnswer, SessionHandle};
-pub use settings::{HookSettings, JobSettings, Limits, Places, Settings};
+pub use settings::{HookSettings, JobSettings, Limits, Places, Settings, Unattended};
 pub use status::{AgentStatus, TurnOutcome};
 
 #[cfg(test)]

@@ -37,6 +37,8 @@ pub struct Settings {
     pub offered_models: Vec<ModelName>,
     pub thinking: ThinkingLevel,
     pub mode: Mode,
+    /// What becomes of a question where nobody can be asked.
+    pub unattended: Unattended,
     /// Whether `bypass` may be chosen: only who started the process can say so.
     pub bypass: bool,
     /// The operator's allow list over tool names (`Terret spec §2.2`).
@@ -61,6 +63,20 @@ pub struct Settings {
     pub hooks: HookSettings,
     /// Text that is added to the system prompt.
     pub instructions: Option<String>,
+}
+
+/// What becomes of what a person would have to approve, in a run without one.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Unattended {
+    /// Denied, and the model is told why.
+    #[default]
+    Deny,
+    /// The run ends as failed.
+    Fail,
+    /// Approved, where rules, hooks and the mode would ask. What is a person's alone is
+    /// denied all the same: protected files, more reach for a call, a call that wants to
+    /// outlive the session, leaving plan mode, trust.
+    Allow,
 }
 
 /// Programs of the user's own that are told of calls and of questions that wait.

@@ -439,6 +439,7 @@ async fn run_calls(
     Ok(match ended {
         None if !ended_by_hook => None,
         Some(CallsEnd::Cancelled) => Some(Ended::with(TurnStatus::Cancelled)),
+        Some(CallsEnd::Missed(why)) => Some(Ended::failed(why)),
         // What was sent meanwhile is answered all the same.
         Some(CallsEnd::Refused) | None => parts
             .inbox

@@ -78,6 +78,7 @@ pub(crate) fn run(args: &DemoArgs, environment: &dyn Environment) -> anyhow::Res
         model: Some(format!("scripted:{}", script.display())),
         mode: None,
         allow_bypass: false,
+        unattended: Default::default(),
         config: Config::default(),
         stamp: None,
         scrubber: terret_engine::room::log::Scrubber::default(),

@@ -7,13 +7,13 @@ use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
-use terret_engine::Engine;
+use terret_engine::{Engine, Unattended};
 use terret_faces::control::ControlServer;
 use terret_faces::terminal::{self, Approvals, Finished, Form, TerminalOptions};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
-use crate::args::RunArgs;
+use crate::args::{PermissionPolicy, RunArgs};
 use crate::command::acp::face_settings;
 use crate::output::colour;
 use crate::paths::Environment;
@@ -48,6 +48,11 @@ pub(crate) fn run(
         bail!("`--ask` reads answers from standard input, so the prompt cannot come from there");
     }
     setup.allow_bypass = args.allow_bypass;
+    setup.unattended = match args.permission_policy {
+        PermissionPolicy::Deny => Unattended::Deny,
+        PermissionPolicy::Fail => Unattended::Fail,
+        PermissionPolicy::Allow => Unattended::Allow,
+    };
     if let Some(mode) = &args.mode {
         setup.mode = Some(mode.clone());
     }

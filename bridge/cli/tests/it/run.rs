@@ -227,3 +227,31 @@ async fn check_037_a_headless_run_ends_at_the_step_ceiling() {
         .count();
     assert_eq!(calls, 25, "{finished:?}");
 }
+
+#[tokio::test]
+async fn a_run_denies_fails_or_allows_what_nobody_can_be_asked() {
+    for (policy, code, made) in [("deny", 0, false), ("fail", 1, false), ("allow", 0, true)] {
+        let bench = Bench::new("", bash("touch made"));
+        let arguments = ["run", "--permission-policy", policy, "go"];
+        let finished = bench.terret_with_model(&arguments).await;
+        assert_eq!(finished.code, Some(code), "{policy}: {finished:?}");
+        assert_eq!(bench.workspace.path("made").exists(), made, "{policy}");
+        if policy == "fail" {
+            assert!(
+                finished
+                    .stderr
+                    .starts_with("terret: `Bash` needs an approval: nobody can be asked"),
+                "{finished:?}"
+            );
+            assert!(
+                finished.stderr.contains("--permission-policy allow"),
+                "{finished:?}"
+            );
+        }
+    }
+    let bench = Bench::saying("hello");
+    let both = bench
+        .terret_with_model(&["run", "--ask", "--permission-policy", "allow", "hi"])
+        .await;
+    assert_eq!(both.code, Some(2), "{both:?}");
+}

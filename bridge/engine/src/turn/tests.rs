@@ -45,6 +45,7 @@ async fn session_with(
             environment_hide: Vec::new(),
             sandbox: Default::default(),
             web: WebSettings::default(),
+            unattended: Default::default(),
             project_sources: Vec::new(),
             hooks: Default::default(),
             instructions: None,

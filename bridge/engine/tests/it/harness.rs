@@ -52,6 +52,7 @@ impl Harness {
                 environment_hide: Vec::new(),
                 sandbox: Default::default(),
                 web: WebSettings::default(),
+                unattended: Default::default(),
                 project_sources: Vec::new(),
                 hooks: Default::default(),
                 instructions: None,

@@ -34,6 +34,7 @@ mod sessions;
 mod standing;
 mod trust;
 mod turns;
+mod unattended;
 
 /// A test file that nobody lists would never run.
 #[test]

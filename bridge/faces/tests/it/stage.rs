@@ -104,6 +104,7 @@ pub(crate) fn engine(workspace: &Workspace, setting: &Setting, gate: &Arc<Semaph
             environment_hide: Vec::new(),
             sandbox: Default::default(),
             web: WebSettings::default(),
+            unattended: Default::default(),
             project_sources: Vec::new(),
             hooks: Default::default(),
             instructions: None,
