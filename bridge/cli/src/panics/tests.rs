@@ -85,6 +85,7 @@ fn agent_that_panics() {
         model: Some(format!("scripted:{}", script.display())),
         mode: None,
         allow_bypass: false,
+        unattended: Default::default(),
         config: Config::default(),
         stamp: None,
         scrubber,
