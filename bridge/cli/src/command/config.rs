@@ -156,6 +156,11 @@ fn show(setup: &Setup, environment: &dyn Environment, out: &mut Output) -> anyho
         origin(!policy.deny.is_empty()),
     )?;
     row(
+        "policy.claude_settings",
+        list(&policy.claude_settings),
+        origin(!policy.claude_settings.is_empty()),
+    )?;
+    row(
         "environment.allow",
         list(&config.environment.allow),
         origin(!config.environment.allow.is_empty()),

@@ -598,3 +598,37 @@ async fn a_replay_tells_what_rules_would_have_saved_and_let_through() {
     assert_eq!(std::fs::read(bench.log_file(&session)).unwrap(), log);
     assert!(bench.workspace.read("precious").is_err());
 }
+
+#[tokio::test]
+async fn r074_a_grant_that_cannot_be_kept_holds_for_the_session_and_is_told() {
+    let bench = bench();
+    let (editor, session) = bench.session(PermissionPolicy::Never).await;
+    // In the place of the folder, since root may write everywhere.
+    let blocked = bench.home().join("state/projects");
+    std::fs::write(&blocked, "").unwrap();
+    let mark = editor.mark();
+    let prompt = editor.start_prompt(&session, "go").await.unwrap();
+    editor.wait_permission(mark).await.unwrap();
+    bench
+        .terret(&["inbox", "approve", "--project", &session])
+        .await
+        .ok();
+    editor.response(prompt).await.unwrap();
+    assert!(bench.workspace.path("made").exists(), "the call ran once");
+    assert_eq!(asked_at(&editor, &session, "go").await, 0);
+    let events = bench.events(&session).await;
+    let told: Vec<&str> = events
+        .iter()
+        .filter(|event| event["type"] == "notice/shown")
+        .map(|event| event["payload"]["text"].as_str().unwrap())
+        .collect();
+    assert_eq!(told.len(), 1, "{told:?}");
+    for part in [RULE, blocked.to_str().unwrap(), "directory"] {
+        assert!(told[0].contains(part), "`{part}` in {told:?}");
+    }
+    // It can be taken back like any other of the session.
+    std::fs::remove_file(&blocked).unwrap();
+    let gone = said(&bench, &editor, &session, "/rules revoke 1").await;
+    assert!(gone.contains("(session)"), "{gone}");
+    assert_eq!(questions(&editor), 1);
+}
