@@ -19,6 +19,7 @@ mod ending;
 mod environment;
 mod inbox;
 mod jobs;
+mod nobody;
 mod reach;
 mod rules;
 mod run;

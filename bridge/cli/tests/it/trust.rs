@@ -110,11 +110,7 @@ async fn the_question_is_a_card_before_its_request_and_is_asked_once() {
         .collect();
     assert_eq!(
         about,
-        [
-            "tool_call pending",
-            "request -",
-            "tool_call_update completed"
-        ]
+        ["tool_call -", "request -", "tool_call_update completed"]
     );
 }
 
@@ -129,9 +125,10 @@ async fn the_inbox_shows_the_question_and_decides_it() {
         listed.contains("Trust `.terret/config.toml` of this project?"),
         "{listed}"
     );
+    let mark = editor.mark();
     bench.terret(&["inbox", "reject", &session]).await.ok();
     // Refused, so that the command itself is asked for.
-    editor.wait_permission(1).await.unwrap();
+    editor.wait_permission(mark).await.unwrap();
     bench.terret(&["inbox", "reject", &session]).await.ok();
     editor.response(prompt).await.unwrap();
     let shown = bench.terret(&["trust", "show"]).await.ok();
