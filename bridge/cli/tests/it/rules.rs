@@ -135,8 +135,18 @@ async fn r009_what_always_granted_is_listed_and_taken_back_in_the_session() {
     for part in ["approval ", "UTC", "; used ", "/rules revoke N"] {
         assert!(list.contains(part), "`{part}` in {list}");
     }
-    // The same list from outside, with the session's own.
+    // The same list from outside, with the session's own; numbers are of what can be
+    // revoked there, whether a session is named or not.
+    bench
+        .terret(&["rules", "add", "--user", "Bash(ls)"])
+        .await
+        .ok();
     let rows = listed(&bench, &["--session", &session]).await;
+    assert_eq!(rows[0]["number"], Value::Null);
+    assert_eq!(
+        (&rows[1]["rule"], &rows[1]["number"]),
+        (&json!("Bash(ls)"), &json!(1))
+    );
     assert_eq!(rows[0]["rule"], RULE);
     assert_eq!(rows[0]["scope"], "session");
     assert!(rows[0]["uses"].as_u64() >= Some(1), "{rows:?}");

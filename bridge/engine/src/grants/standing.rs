@@ -254,3 +254,92 @@ pub(crate) fn effect_of(effect: RuleEffect) -> Effect {
         RuleEffect::Deny => Effect::Deny,
     }
 }
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+mod tests {
+    use super::*;
+
+    fn rule(text: &str, effect: Effect, scope: Scope) -> Standing {
+        let kept = Kept::File(RuleFile::user(PathBuf::from("/c/config.toml")));
+        Standing::stored(StoredRule::new(effect, text), scope, kept)
+    }
+
+    #[test]
+    fn a_rule_is_named_by_its_number_or_by_its_text_where_that_is_one() {
+        let mut rules = vec![
+            rule("Bash(ls)", Effect::Allow, Scope::Project),
+            rule("Bash(ls)", Effect::Deny, Scope::User),
+            rule("Read", Effect::Allow, Scope::User),
+        ];
+        rules.extend(of_terret());
+        number(&mut rules);
+        assert_eq!(named(&rules, " 2 ").unwrap().effect, Effect::Deny);
+        assert_eq!(named(&rules, "Read").unwrap().number, Some(3));
+        let twice = named(&rules, "Bash(ls)").unwrap_err();
+        assert!(twice.contains("1, 2"), "{twice}");
+        for unknown in ["0", "4", "Bash", "99999999999999999999", ""] {
+            assert!(named(&rules, unknown).is_err(), "{unknown}");
+        }
+    }
+
+    #[test]
+    fn a_use_counts_for_the_rule_of_its_layer_and_place() {
+        let used = |session: &str, cwd: &str, scope: Scope, uses: u64| RuleUse {
+            session: session.parse().unwrap(),
+            cwd: cwd.to_owned(),
+            layer: scope.name().to_owned(),
+            rule: "Bash(ls)".to_owned(),
+            last_at: uses * 10,
+            uses,
+        };
+        let uses = [
+            used("s1", "/p/sub", Scope::Project, 1),
+            used("s2", "/other", Scope::Project, 2),
+            used("s1", "/p", Scope::Session, 4),
+            used("s2", "/p", Scope::Session, 8),
+            used("s1", "/p", Scope::User, 16),
+            used("s2", "/other", Scope::User, 32),
+        ];
+        let mut rules: Vec<Standing> = [Scope::Project, Scope::Session, Scope::User]
+            .into_iter()
+            .flat_map(|scope| {
+                [
+                    rule("Bash(ls)", Effect::Allow, scope),
+                    rule("Bash(ls)", Effect::Deny, scope),
+                    rule("Bash(pwd)", Effect::Allow, scope),
+                ]
+            })
+            .collect();
+        let session = "s2".parse().unwrap();
+        learn_uses(&mut rules, &uses, Path::new("/p"), Some(&session));
+        let found: Vec<(Scope, u64, u64)> = rules
+            .iter()
+            .filter_map(|rule| Some((rule.scope, rule.used?.times, rule.used?.last)))
+            .collect();
+        assert_eq!(
+            found,
+            [
+                (Scope::Project, 1, 10),
+                (Scope::Session, 8, 80),
+                (Scope::User, 48, 320)
+            ]
+        );
+    }
+
+    #[test]
+    fn what_is_known_of_a_rule_is_said_without_what_could_deceive() {
+        let mut shown = rule("Bash(echo \u{202e}x)", Effect::Allow, Scope::User);
+        shown.origin = Some("approval a1\u{7}".to_owned());
+        shown.expires = Some(1000);
+        let text = format!("{} {}", shown.line(), shown.details(2000));
+        assert!(
+            !text.chars().any(|c| c == '\u{202e}' || c.is_control()),
+            "{text}"
+        );
+        assert!(text.contains("expired 1970-01-01 00:00:01 UTC"), "{text}");
+        assert!(shown.details(500).contains("expires"), "not yet");
+        shown.in_force = false;
+        assert!(shown.details(500).contains("not in force"));
+    }
+}

@@ -383,7 +383,7 @@ mod tests {
             texts(&found),
             [("Bash(cargo test:*)", 5), ("Bash(cargo build)", 4)]
         );
-        assert_eq!(found[0].different, 2);
+        assert_eq!(found.first().map(|first| first.different), Some(2));
         assert_eq!(suggest(&prompts, 1).len(), 1);
     }
 
@@ -419,12 +419,14 @@ mod tests {
 
     #[test]
     fn a_rule_that_covers_what_was_refused_is_not_proposed() {
-        let mut prompts = [
+        let prompts = [
             prompt("cargo test a", 3),
             prompt("cargo test b", 2),
-            prompt("cargo test --release", 1),
+            Prompt {
+                refused: true,
+                ..prompt("cargo test --release", 1)
+            },
         ];
-        prompts[2].refused = true;
         assert_eq!(
             texts(&suggest(&prompts, 9)),
             [("Bash(cargo test a)", 3), ("Bash(cargo test b)", 2)]

@@ -1,4 +1,8 @@
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test fails by panicking"
+)]
 #![expect(clippy::disallowed_methods, reason = "a test makes its own files")]
 
 use std::fs;
@@ -134,10 +138,12 @@ fn the_same_rule_twice_is_one_with_the_newest_origin() {
     };
     file.add(&newer).unwrap();
     let rules = file.read().unwrap();
-    assert_eq!(rules.len(), 1);
-    assert_eq!(rules[0].origin, newer.origin);
-    assert_eq!(rules[0].expires, newer.expires);
-    assert_eq!(rules[0].matches, ["cargo test x"], "examples are kept");
+    let [rule] = rules.as_slice() else {
+        panic!("it is one: {rules:?}");
+    };
+    assert_eq!(rule.origin, newer.origin);
+    assert_eq!(rule.expires, newer.expires);
+    assert_eq!(rule.matches, ["cargo test x"], "examples are kept");
     // The same text of another effect is another rule.
     file.add(&StoredRule::new(Effect::Deny, "Bash(cargo test:*)"))
         .unwrap();

@@ -37,9 +37,10 @@ pub(super) fn run(
     } else if let Some(name) = session {
         anyhow::bail!("there is no session `{}`", shown(name));
     }
-    let (rules, left_out) = in_place(setup, environment, place)?;
+    let (mut rules, left_out) = in_place(setup, environment, place)?;
+    // As `terret rules revoke` counts, which does not reach into sessions.
+    standing::number(&mut rules);
     all.extend(rules);
-    standing::number(&mut all);
     standing::learn_uses(&mut all, &uses, &place.root, id.as_ref());
     let now = SystemClock.now_ms();
     for rule in &all {
