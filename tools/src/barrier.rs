@@ -29,6 +29,7 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
+use futures::StreamExt as _;
 use tokio::sync::{Semaphore, oneshot};
 use tokio::task::JoinSet;
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -45,6 +46,8 @@ pub(crate) const GRACE: Duration = Duration::from_secs(2);
 const DROP_WAIT: Duration = Duration::from_millis(100);
 /// How many calls of one run work at the same time.
 const WIDTH: usize = 16;
+/// How many calls of one message are in their hooks at the same time.
+const HOOKS: usize = 4;
 
 /// A call and how far it came before its turn.
 struct Slot {
@@ -170,6 +173,10 @@ async fn prepare(
     let mut slots = Vec::with_capacity(calls.len());
     let mut touched = BTreeSet::new();
     let mut waiting = Vec::new();
+    // A hook may be a program that takes its time; those of other calls go on beside it.
+    let mut admissions = futures::stream::iter(calls.clone())
+        .map(|call| pipeline.admit(call))
+        .buffered(HOOKS);
     for (index, call) in calls.into_iter().enumerate() {
         if cancel.is_cancelled() {
             let admitted = Err(CallResult::error(CANCELLED));
@@ -181,7 +188,9 @@ async fn prepare(
             continue;
         }
         let admitted = tokio::select! {
-            admitted = pipeline.admit(call.clone()) => admitted,
+            // First, so that the hook that stops the calls is heard on its own call.
+            biased;
+            Some(admitted) = admissions.next() => admitted,
             () = cancel.cancelled() => Err(CallResult::error(CANCELLED)),
         };
         let mut asked = None;

@@ -33,7 +33,7 @@ async fn written(harness: &Harness, name: &str) -> String {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_approval_that_waits_is_told_of_in_words() {
-    let command = "cat > told.new; mv told.new told; echo once >> times";
+    let command = "echo once >> times; cat > told.new; mv told.new told";
     let harness = harness(command, Duration::from_millis(20));
     let (_engine, session) = harness.session().await;
     let answer = session.prompt(text("go")).await.unwrap();
