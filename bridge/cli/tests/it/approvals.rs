@@ -161,7 +161,7 @@ async fn r077_questions_are_independent_and_no_answer_is_no_refusal() {
 
 #[tokio::test]
 async fn r071_a_cancel_leaves_nobody_waiting() {
-    let bench = Bench::new("", commands(&["echo one", "echo two", "echo three"]));
+    let bench = Bench::new("", commands(&["touch one", "touch two", "touch three"]));
     let (editor, session, prompt) = go(&bench).await;
     let questions = asked(&editor, 3).await;
     editor.cancel(&session).await.unwrap();

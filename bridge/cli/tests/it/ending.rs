@@ -184,7 +184,10 @@ impl Piped {
     /// Sends `lines` and waits for one line of output that holds `seen`.
     async fn until(bench: &Bench, lines: &[Value], seen: &str) -> Self {
         let mut command = bench.acp();
-        command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        command
+            .arg("--allow-bypass")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let mut input = child.stdin.take().unwrap();
         let mut output = BufReader::new(child.stdout.take().unwrap()).lines();
@@ -256,11 +259,12 @@ async fn r035_an_output_that_nobody_reads_is_an_end_amid_a_stream() {
 #[tokio::test]
 async fn r035_an_output_that_nobody_reads_is_an_end_amid_a_command() {
     let bench = Bench::new("", bash(STUBBORN)).unconfined();
-    bench.configure("[policy]\nallow = [\"Bash\"]\n");
+    bench.configure("mode = \"bypass\"\n");
     let talk = talk(bench.workspace.root());
     let agent = Piped::until(&bench, &talk, "\"in_progress\"").await;
     let pids = stubborn(&bench).await;
     let session = agent.turns_deaf().await;
+    bench.configure("");
     assert!(process::all_gone(&pids, Duration::ZERO).await, "{pids:?}");
     turn_is_open(&bench, &session).await;
     resumes(&bench, &session).await;
